@@ -1,0 +1,31 @@
+# make lab: open the lessons.   make test: prove all of it.   PYTHON=python3.12 picks the interpreter of a new .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: install lab test executed lint compiler
+
+install: .venv/.installed
+
+lab: compiler install
+	cd notebooks && ../$(BIN)/jupyter lab --allow-root
+
+test: compiler install
+	$(BIN)/python -m pytest --nbmake --nbmake-timeout=180 -n 2 --durations=10 tests notebooks
+
+# On a machine with a GPU: runs every lesson and keeps the copies with their outputs.
+executed: compiler install
+	$(BIN)/python -m helpers.lessons execute --output notebooks/executed
+
+lint: install
+	$(BIN)/ruff check . && $(BIN)/nbstripout --verify notebooks/*.ipynb
+
+compiler:
+	@command -v g++ >/dev/null || command -v clang++ >/dev/null || { echo "No C++ compiler found. Install one: sudo apt-get install g++ (macOS: xcode-select --install)"; exit 1; }
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Python 3.11 to 3.13 is needed: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv .venv || { rm -rf .venv; echo "Could not make .venv. On Debian or Ubuntu: sudo apt-get install python3-venv"; exit 1; }
+
+.venv/.installed: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --progress-bar on -e '.[gpu,test]'
+	@touch $@
