@@ -1,0 +1,144 @@
+"""Checks for the exercises and predictions of the lessons.
+
+A checker is a function that takes the reader's answer and calls `require` and `equal` until one is not met:
+
+    @checker
+    def padded_indices(answer):
+        for batch, bucket in ((5, 8), (1, 4)):
+            equal(answer(batch, bucket), expected(batch, bucket), f"batch {batch} in a bucket of {bucket}")
+        return "rows past the batch aim at slot 0"
+
+    padded_indices(answer)               # in an exercise: prints "right: ..." or "not yet: ...", never raises
+    padded_indices(answer, strict=True)  # in its solution: AssertionError unless it is right
+    padded_indices.verdict(answer)       # in a test: the Verdict, nothing printed
+"""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a checker found. `ok`: the answer is right. `message`: one line for the reader."""
+
+    ok: bool
+    message: str
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        return f"{'right' if self.ok else 'not yet'}: {self.message}"
+
+
+class NotYet(Exception):
+    """Raised inside a checker: the answer is not right yet. The text is for the reader."""
+
+
+def require(condition: Any, message: str) -> None:
+    """Raise NotYet(message) unless condition holds."""
+    if not condition:
+        raise NotYet(message)
+
+
+def equal(got: Any, expected: Any, what: str) -> None:
+    """Raise NotYet unless got equals expected, naming the first place that differs.
+
+    A tensor must agree in shape, dtype and every element (NaN equals NaN). Anything else is compared with ==,
+    after one-element tensors became numbers. A stub's `...` or None is an answer that is not there yet.
+    """
+    if got is ... or got is None:
+        raise NotYet(f"{what}: nothing is returned yet")
+    if not isinstance(expected, torch.Tensor):
+        got = _plain(got)
+        require(isinstance(got, bool) == isinstance(expected, bool), _differs(got, expected, what))
+        require(got == expected, _differs(got, expected, what))
+        return
+    require(isinstance(got, torch.Tensor), f"{what}: expected a tensor, got {type(got).__name__}")
+    require(got.shape == expected.shape, _differs(tuple(got.shape), tuple(expected.shape), f"{what}: shape"))
+    require(got.dtype == expected.dtype, _differs(got.dtype, expected.dtype, f"{what}: dtype"))
+    got, expected = got.detach().cpu(), expected.detach().cpu()
+    same = got == expected
+    if got.is_floating_point():
+        same |= got.isnan() & expected.isnan()
+    if not same.all():
+        place = tuple((~same).nonzero()[0].tolist())
+        where = f" at {list(place)}" if place else ""
+        raise NotYet(_differs(got[place].item(), expected[place].item(), what + where))
+
+
+def _differs(got: Any, expected: Any, what: str) -> str:
+    return f"{what}: got {got!r}, expected {expected!r}"
+
+
+def checker(check: Callable[..., str | None]) -> Callable[..., None]:
+    """Make a checker of a function that calls `require` and `equal` and returns what the answer now does.
+
+    The result prints its verdict. With strict=True it raises AssertionError instead of printing "not yet".
+    `.verdict(...)` returns the Verdict and prints nothing.
+    """
+
+    def judge(answers: tuple[Any, ...], options: dict[str, Any]) -> tuple[Verdict, Exception | None]:
+        if any(answer is ... or answer is None for answer in answers):
+            return Verdict(False, "replace the ... with your answer"), None
+        try:
+            return Verdict(True, check(*answers, **options) or "that is it"), None
+        except NotYet as reason:
+            return Verdict(False, str(reason)), None
+        except Exception as error:  # whatever the reader's code raises is an answer that is not right yet
+            return Verdict(False, f"it raised {type(error).__name__}: {error}{_line_of_cell(error)}"), error
+
+    @functools.wraps(check)
+    def run(*answers: Any, strict: bool = False, **options: Any) -> None:
+        found, error = judge(answers, options)
+        if strict and not found:
+            raise AssertionError(str(found)) from error
+        print(found)
+
+    run.verdict = lambda *answers, **options: judge(answers, options)[0]
+    return run
+
+
+def _line_of_cell(error: Exception) -> str:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if "ipykernel" in frame.filename]
+    return f" (line {lines[-1]} of your cell)" if lines else ""
+
+
+def reveal(prediction: Any, actual: Any, what: str) -> None:
+    """Print what really happened beside the reader's prediction. Never raises.
+
+    prediction: None or ... while there is none; a value like `actual`; or a dict with the same keys.
+    Tensors and NumPy values are compared by what they hold.
+    """
+    if isinstance(actual, dict):
+        guesses = prediction if isinstance(prediction, dict) else {}
+        for key, value in actual.items():
+            reveal(guesses.get(key), value, f"{what}, {key}" if what else str(key))
+        return
+    actual, prediction = _plain(actual), _plain(prediction)
+    if prediction is None or prediction is ...:
+        print(f"{what}: {actual} (you made no prediction)")
+    elif _same(prediction, actual):
+        print(f"{what}: {actual}, as you predicted")
+    else:
+        print(f"{what}: {actual}; you predicted {prediction}")
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, (set, frozenset)) or isinstance(b, (set, frozenset)):
+        return set(a) == set(b) if hasattr(a, "__iter__") and hasattr(b, "__iter__") else False
+    both_nan = isinstance(a, float) and isinstance(b, float) and a != a and b != b
+    return both_nan or bool(a == b)
