@@ -107,7 +107,8 @@ def checker(check: Callable[..., str | None]) -> Callable[..., None]:
 
 
 def _line_of_cell(error: Exception) -> str:
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if "ipykernel" in frame.filename]
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if "ipykernel" in frame.filename]
     return f" (line {lines[-1]} of your cell)" if lines else ""
 
 
