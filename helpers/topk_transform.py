@@ -1,0 +1,69 @@
+"""Host side of kernels/topk_transform.cu: validate, choose the launch, launch."""
+
+import numpy as np
+import torch
+
+from .arguments import (
+    check_values,
+    require_contiguous,
+    require_int,
+    require_one_of,
+    require_page_table_covers,
+    require_power_of_two,
+    require_range,
+    require_tensor,
+)
+from .kernel import compile_cuda, launch
+
+OVERFLOWS = {"unwritten": "Unwritten", "sentinel": "Sentinel", "position": "Position"}
+MAX_TOPK = 2048
+THREADS = 1024
+
+
+def topk_transform(scores, seq_lens, page_table, topk=2048, page_size=64, overflow="sentinel", max_ties=1024,
+                   *, bin_bits=12, raw_out=None, out=None):  # fmt: skip
+    """Slots of the `topk` largest of each row's first `seq_lens[b]` scores, in no particular order: int32 [B, topk].
+
+    scores [B, L] fp32, rows may be strided; seq_lens [B] int32; page_table [B, pages] int32, pages of `page_size`
+    tokens (a power of two). A position p becomes page_table[b, p // page_size] * page_size + p % page_size.
+    A row of at most topk scores gives every position in order, then -1.
+
+    overflow: what becomes of slots that nobody fills, because more than `max_ties` scores share the threshold bin:
+    "unwritten" keeps what shared memory held (the bug), "sentinel" writes -1 (sgl-project/sglang#30512),
+    "position" writes the slot's own number (#30645, which also raised the cap to 2048).
+    bin_bits: leading bits of the fp16 score that name its bin (12 in the engine; lessons use fewer).
+    out, raw_out: int32 [B, topk] to write to; raw_out gets positions instead of slots.
+
+    Raises TypeError or ValueError before anything is written. Lengths and the page table's reach are read unless
+    KERNEL_CHECK=0 or a CUDA graph is being captured; then a negative length counts as 0.
+    """
+    require_tensor("scores", scores, dtypes=(torch.float32,), ndim=2)
+    (batch, length), device = scores.shape, scores.device
+    require_tensor("seq_lens", seq_lens, dtypes=(torch.int32,), ndim=1, device=device, shape=(batch,))
+    require_tensor("page_table", page_table, dtypes=(torch.int32,), ndim=2, device=device, shape=(batch, None))
+    require_contiguous("seq_lens", seq_lens)
+    require_contiguous("page_table", page_table)
+    require_int("topk", topk, 1, MAX_TOPK)
+    require_power_of_two("page_size", page_size, 2**20)
+    require_one_of("overflow", overflow, OVERFLOWS)
+    require_int("max_ties", max_ties, 1, 2048)
+    require_int("bin_bits", bin_bits, 2, 12)
+    for name, tensor in (("out", out), ("raw_out", raw_out)):
+        if tensor is not None:
+            require_tensor(name, tensor, dtypes=(torch.int32,), ndim=2, device=device, shape=(batch, topk))
+            require_contiguous(name, tensor)
+    if check_values():
+        require_range("seq_lens", seq_lens, 0, length + 1, "a length")
+        require_page_table_covers(seq_lens, page_table.shape[1], page_size)
+    if out is None:
+        out = torch.empty(batch, topk, dtype=torch.int32, device=device)
+    if batch == 0:
+        return out
+
+    names = {key: f"topk_transform<Overflow::{value}, {max_ties}, {bin_bits}>" for key, value in OVERFLOWS.items()}
+    module = compile_cuda("topk_transform.cu", list(names.values()), device=device.type)
+    scalars = [np.int64(scores.stride(0)), np.int32(page_table.shape[1]), np.int32(topk)]
+    scalars += [np.int32(page_size.bit_length() - 1)]
+    arguments = (scores, seq_lens, page_table, out, raw_out, *scalars)
+    launch(module.get_function(names[overflow]), (batch,), (THREADS,), arguments)
+    return out
