@@ -5,6 +5,7 @@ Every figure ends in `show(figure, caption)`: the caption says what to see and i
 
 from __future__ import annotations
 
+import datetime
 import io
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 from IPython.display import Image, Markdown, display
 from matplotlib.axes import Axes
+from matplotlib.dates import DateFormatter, MonthLocator, date2num
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
@@ -108,21 +110,31 @@ def _letter(axes: Axes, meaning: str, x: float, y: float) -> None:
         axes.text(x, y, letter, ha="center", va="center", fontsize=8, bbox=plate)
 
 
-def timeline(axes: Axes, events: Sequence[tuple[float, str, str]], tracks: Sequence[str]) -> None:
-    """Draw dated events on one horizontal line a track.
+def timeline(axes: Axes, events: Sequence[tuple[str, str, str, str]]) -> None:
+    """Draw dated events, one line each, with its text beside its mark; a band groups those of one track.
 
-    events: (date as matplotlib's date number, track, text). tracks: names, top to bottom.
+    events: (date as "2026-07-08", track, "fix" or "open report", text), grouped by track, top to bottom.
     """
-    for height, track in enumerate(reversed(tracks)):
-        axes.axhline(height, color="#BBBBBB", linewidth=1, zorder=0)
-        mine = sorted(event for event in events if event[1] == track)
-        for order, (when, _, text) in enumerate(mine):
-            axes.plot(when, height, "o", color=AFTER.colour, markersize=7)
-            axes.annotate(
-                text, (when, height), xytext=(0, 10 if order % 2 == 0 else -10), textcoords="offset points",
-                ha="center", va="bottom" if order % 2 == 0 else "top", fontsize=8,
-            )  # fmt: skip
-    axes.set_yticks(range(len(tracks)), list(reversed(tracks)))
-    axes.set_ylim(-0.7, len(tracks) - 0.3)
+    dates = [date2num(datetime.date.fromisoformat(date)) for date, *_ in events]
+    middle = (min(dates) + max(dates)) / 2
+    looks = {"fix": ("o", AFTER), "open report": ("X", BEFORE)}
+    for line, (when, (_, _, kind, text)) in enumerate(zip(dates, events, strict=True)):
+        marker, look = looks[kind]
+        axes.plot(when, line, marker, color=look.colour, markersize=9)
+        side = 1 if when < middle else -1
+        align = "left" if side == 1 else "right"
+        axes.annotate(text, (when, line), (9 * side, 0), textcoords="offset points", ha=align, va="center")
+    lines: dict[str, list[int]] = {}
+    for line, (_, track, _, _) in enumerate(events):
+        lines.setdefault(track, []).append(line)
+    for mine in list(lines.values())[::2]:
+        axes.axhspan(mine[0] - 0.5, mine[-1] + 0.5, color="#F2F2F2", zorder=0)
+    axes.set_yticks([(mine[0] + mine[-1]) / 2 for mine in lines.values()], list(lines))
+    axes.set(xlim=(min(dates) - 7, max(dates) + 3), ylim=(len(events) - 0.5, -0.5))
+    axes.xaxis.set_major_locator(MonthLocator())
+    axes.xaxis.set_major_formatter(DateFormatter("%B %Y"))
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
+    for kind, (marker, look) in looks.items():
+        axes.plot([], [], marker, color=look.colour, markersize=9, label=kind)
+    axes.legend(loc="upper right", frameon=False)
