@@ -17,7 +17,7 @@ executed: compiler install
 	$(BIN)/python -m helpers.lessons execute --output notebooks/executed
 
 lint: install
-	$(BIN)/ruff check . && $(BIN)/nbstripout --verify notebooks/*.ipynb
+	$(BIN)/ruff check . && $(BIN)/nbstripout --verify --keep-id --extra-keys metadata.language_info notebooks/*.ipynb
 
 compiler:
 	@command -v g++ >/dev/null || command -v clang++ >/dev/null || { echo "No C++ compiler found. Install one: sudo apt-get install g++ (macOS: xcode-select --install)"; exit 1; }
