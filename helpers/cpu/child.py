@@ -1,0 +1,1 @@
+"""Launches in a child process, under a sanitizer."""

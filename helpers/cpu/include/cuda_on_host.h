@@ -1,0 +1,6 @@
+// CUDA C++ for a host compiler: included before every kernel source, so that one file serves NVRTC and g++.
+#pragma once
+
+#include "cuda_host/numerics.h"
+#include "cuda_host/sync.h"
+#include "cuda_host/types.h"

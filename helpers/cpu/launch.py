@@ -1,0 +1,148 @@
+"""One launch: the ctypes mirrors of runtime/launch.h and entry.h, and launches inside this process."""
+
+import ctypes
+import functools
+import re
+import shutil
+import subprocess
+import threading
+
+from .build import build_runtime
+from .faults import KernelFault
+from .settings import ORDERS, current, shared_is_kept
+
+SHARED_BYTES = 227 * 1024
+MAX_SLOTS = 64
+Dim = ctypes.c_uint * 3
+
+
+class Parameter(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_int), ("size", ctypes.c_int)]
+
+
+class Kernel(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("invoke", ctypes.c_void_p),
+        ("parameters", ctypes.POINTER(Parameter)),
+        ("parameter_count", ctypes.c_int),
+    ]
+
+
+class Fault(ctypes.Structure):
+    _fields_ = [
+        ("kind", ctypes.c_char * 32),
+        ("text", ctypes.c_char * 512),
+        ("file", ctypes.c_char * 256),
+        ("line", ctypes.c_int),
+        ("block", Dim),
+        ("thread", Dim),
+        ("address", ctypes.c_ulonglong),
+        ("pc", ctypes.c_ulonglong),
+    ]
+
+
+class SlotPlace(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char * 64), ("address", ctypes.c_ulonglong), ("size", ctypes.c_ulonglong)]
+
+
+class Launch(ctypes.Structure):
+    _fields_ = [
+        ("grid", Dim),
+        ("block", Dim),
+        ("shared_bytes", ctypes.c_uint),
+        ("order", ctypes.c_int),
+        ("seed", ctypes.c_ulonglong),
+        ("keep_shared", ctypes.c_int),
+        ("slot_count", ctypes.c_int),
+        ("slots", SlotPlace * MAX_SLOTS),
+        ("fault", Fault),
+        ("shared", ctypes.c_ubyte * SHARED_BYTES),
+    ]
+
+
+# The one multiprocessor of this process: its shared memory outlives every launch.
+_launch = Launch()
+_one_at_a_time = threading.Lock()
+
+
+def shared_arena():
+    """The 227 KiB of shared memory as the last launch left them, a writable memoryview of bytes.
+
+    `shared_memory("keep")` lets the next block find them.
+    """
+    return memoryview(_launch.shared).cast("B")
+
+
+def begin(grid, block, shared_bytes):
+    """The process's Launch, filled in for one launch under the current settings."""
+    settings = current()
+    _launch.grid[:], _launch.block[:] = grid, block
+    _launch.shared_bytes = shared_bytes
+    _launch.order = ORDERS.index(settings.order)
+    _launch.seed = settings.seed
+    _launch.keep_shared = shared_is_kept()
+    _launch.fault.kind = b""
+    _launch.fault.text = b""
+    _launch.fault.file = b""
+    _launch.fault.line = _launch.fault.address = _launch.fault.pc = 0
+    return _launch
+
+
+@functools.cache
+def _runtime():
+    library = ctypes.CDLL(str(build_runtime("fast")), mode=ctypes.RTLD_GLOBAL)
+    library.cuda_host_run.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(Launch)]
+    return library
+
+
+@functools.cache
+def load(path):
+    """dict of name to Kernel of a compiled file."""
+    _runtime()  # first, because the kernels refer to it
+    library = ctypes.CDLL(str(path))
+    count = ctypes.c_int.in_dll(library, "cuda_host_kernel_count").value
+    kernels = (Kernel * count).in_dll(library, "cuda_host_kernels")
+    return {kernel.name.decode(): kernel for kernel in kernels}
+
+
+def run(path, name, grid, block, shared_bytes, arguments):
+    """Run a kernel of the library at `path` here. arguments: one ctypes value a parameter.
+
+    Raises KernelFault; the process survives.
+    """
+    pointers = (ctypes.c_void_p * max(1, len(arguments)))(*(ctypes.addressof(value) for value in arguments))
+    with _one_at_a_time:
+        launch = begin(grid, block, shared_bytes)
+        failed = _runtime().cuda_host_run(load(path)[name].invoke, pointers, ctypes.byref(launch))
+        if failed:
+            raise fault_of(launch, name)
+
+
+def fault_of(launch, kernel):
+    """The exception for what a Launch reports: a KernelFault, or KeyboardInterrupt."""
+    fault = launch.fault
+    if fault.kind == b"interrupted":
+        return KeyboardInterrupt(f"{kernel} was interrupted")
+    file, line = fault.file.decode(), fault.line
+    if not line and fault.pc:
+        file, line = _source_line(fault.pc)
+    text = fault.text.decode(errors="replace")
+    return KernelFault(fault.kind.decode(), text, kernel=kernel, file=file or None, line=line or None,
+                       thread=tuple(fault.thread), block=tuple(fault.block), report=text)
+
+
+class _DlInfo(ctypes.Structure):
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("symbol", ctypes.c_char_p),
+                ("address", ctypes.c_void_p)]
+
+
+def _source_line(pc):
+    """(file, line) of an instruction of this process, or (None, None)."""
+    info = _DlInfo()
+    tool = shutil.which("addr2line")
+    if not tool or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(pc), ctypes.byref(info)) or not info.file:
+        return None, None
+    output = subprocess.run([tool, "-e", info.file.decode(), hex(pc - info.base)], capture_output=True, text=True).stdout
+    found = re.match(r"(.+):(\d+)", output)
+    return (found[1], int(found[2])) if found else (None, None)

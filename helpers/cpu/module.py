@@ -1,0 +1,107 @@
+"""Compiled kernels with the calls of cupy.RawModule."""
+
+import ctypes
+
+import numpy as np
+import torch
+
+from . import child, launch
+from .build import build_kernels
+from .settings import current
+from .source import kernel_names, parameter_names
+
+_POINTER, _CONST_POINTER, _INTEGER, _FLOATING, _BOOLEAN, _STRUCT = range(6)
+_KINDS = {_INTEGER: "iu", _FLOATING: "f", _BOOLEAN: "b", _STRUCT: "V"}
+_NAMES = {_INTEGER: "integer", _FLOATING: "floating-point number", _BOOLEAN: "bool", _STRUCT: "struct"}
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_BLOCK = (1024, 1024, 64)
+
+
+class HostModule:
+    """The kernels of one source, built for the CPU. Same calls as cupy.RawModule.
+
+    source: a Source. name_expressions: as for NVRTC; when empty, every kernel that is no template.
+    defines: tuple of (name, value).
+    """
+
+    def __init__(self, source, name_expressions, defines):
+        self.source = source
+        self.name_expressions = tuple(name_expressions) or tuple(kernel_names(source.text))
+        self.defines = defines
+        launch.load(self.library("fast"))  # compiles now, so that errors come here
+
+    def library(self, mode):
+        """Path of the shared library for a mode; compiled at the first call."""
+        return build_kernels(self.source, self.name_expressions, self.defines, mode)
+
+    def get_function(self, name):
+        """The HostFunction of one of the name expressions. Raises ValueError for another name."""
+        if name not in self.name_expressions:
+            raise ValueError(f"{name!r} is not among the name expressions of {self.source.name}: "
+                             f"{', '.join(self.name_expressions)}")
+        return HostFunction(self, name)
+
+
+class HostFunction:
+    """One kernel. Called as function(grid, block, args, shared_mem=0), like a cupy.RawModule's.
+
+    args: CPU tensors for pointers (their data pointer; None is a null pointer), numpy scalars of the exact C
+    type for the rest. Raises TypeError or ValueError for arguments that don't fit, before anything runs, and
+    KernelFault for what goes wrong in the kernel.
+    """
+
+    def __init__(self, module, name):
+        self.module = module
+        self.name = name
+        self.parameters = parameter_names(module.source.text, name)
+        kernel = launch.load(module.library("fast"))[name]
+        self._types = [kernel.parameters[i] for i in range(kernel.parameter_count)]
+
+    def __call__(self, grid, block, args, shared_mem=0):
+        grid, block = _dimensions("grid", grid, MAX_GRID), _dimensions("block", block, MAX_BLOCK)
+        if block[0] * block[1] * block[2] > 1024:
+            raise ValueError(f"block has {block[0] * block[1] * block[2]} threads, expected at most 1024")
+        if not 0 <= shared_mem <= launch.SHARED_BYTES:
+            raise ValueError(f"shared_mem is {shared_mem}, expected 0 to {launch.SHARED_BYTES} bytes")
+        if len(args) != len(self._types):
+            raise TypeError(f"{self.name} takes {len(self._types)} arguments, {len(args)} given")
+        values = [self._value(position, argument) for position, argument in enumerate(args)]
+        mode = current().mode
+        path = self.module.library(mode)
+        if mode == "fast":
+            launch.run(path, self.name, grid, block, shared_mem, values)
+        else:
+            writes = [kind.kind == _POINTER for kind in self._types]
+            child.run(mode, path, self, grid, block, shared_mem, args, values, writes)
+
+    def parameter(self, position):
+        """How messages name a parameter."""
+        known = position < len(self.parameters)
+        return f"argument {position} ({self.parameters[position]})" if known else f"argument {position}"
+
+    def _value(self, position, argument):
+        """The ctypes value of one argument, checked against the kernel's signature."""
+        kind, size = self._types[position].kind, self._types[position].size
+        where = f"{self.name}: {self.parameter(position)}"
+        if kind in (_POINTER, _CONST_POINTER):
+            if argument is None:
+                return ctypes.c_void_p(None)
+            if not isinstance(argument, torch.Tensor):
+                raise TypeError(f"{where} is a pointer, expected a tensor or None, got {type(argument).__name__}")
+            if argument.device.type != "cpu":
+                raise TypeError(f"{where} is on {argument.device}, expected a tensor on the CPU")
+            return ctypes.c_void_p(argument.data_ptr())
+        if not isinstance(argument, np.generic) or argument.dtype.kind not in _KINDS[kind] or argument.nbytes != size:
+            given = f"{type(argument).__name__} of {argument.nbytes} bytes" if isinstance(argument, np.generic) \
+                else type(argument).__name__
+            raise TypeError(f"{where} is a {_NAMES[kind]} of {size} bytes, got {given}")
+        return (ctypes.c_char * size).from_buffer_copy(argument.tobytes())
+
+
+def _dimensions(what, value, limits):
+    """A grid or block as (x, y, z)."""
+    value = (value,) if isinstance(value, int | np.integer) else tuple(value)
+    sizes = tuple(int(size) for size in value + (1,) * (3 - len(value)))
+    if len(sizes) != 3 or any(not 1 <= size <= limit for size, limit in zip(sizes, limits, strict=True)):
+        raise ValueError(f"{what} is {value}, expected one to three sizes from 1 up to {limits}")
+    return sizes

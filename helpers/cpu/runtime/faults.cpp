@@ -1,0 +1,91 @@
+// How a launch ends early: a fault that the scheduler found, or a signal that must not end the process.
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "../include/cuda_host/types.h"
+#include "runtime.h"
+
+namespace cuda_host {
+
+void note_fault(const char* kind, const char* text, Where where) {
+    Fault& fault = launch->fault;
+    if (fault.kind[0]) return;
+    strncpy(fault.text, text, sizeof fault.text - 1);
+    if (where.file) strncpy(fault.file, where.file, sizeof fault.file - 1);
+    fault.line = where.line;
+    const uint3 places[2] = {blockIdx, threadIdx};
+    memcpy(fault.block, places, sizeof places);
+    strncpy(fault.kind, kind, sizeof fault.kind - 1);
+}
+
+namespace {
+
+// SIGINT: a kernel that never ends can be interrupted from the keyboard.
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGINT};
+constexpr int kSignalCount = sizeof kSignals / sizeof kSignals[0];
+
+constexpr size_t kSignalStackBytes = 64 * 1024;
+sigjmp_buf before_launch;
+
+const char* kind_of(int signal) {
+    switch (signal) {
+        case SIGSEGV: case SIGBUS: return "illegal address";
+        case SIGFPE: return "integer division by zero";
+        case SIGABRT: return "abort";
+        case SIGINT: return "interrupted";
+        default: return "illegal instruction";
+    }
+}
+
+unsigned long long instruction(const void* context) {
+#if defined(__linux__) && defined(__x86_64__)
+    return static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
+#elif defined(__linux__) && defined(__aarch64__)
+    return static_cast<const ucontext_t*>(context)->uc_mcontext.pc;
+#else
+    return 0;
+#endif
+}
+
+void on_signal(int signal, siginfo_t* info, void* context) {
+    char text[64] = "";
+    if (signal == SIGSEGV || signal == SIGBUS) snprintf(text, sizeof text, "access to address %p", info->si_addr);
+    note_fault(kind_of(signal), text, {nullptr, 0});
+    launch->fault.address = reinterpret_cast<unsigned long long>(info->si_addr);
+    launch->fault.pc = instruction(context);
+    siglongjmp(before_launch, 1);
+}
+
+}  // namespace
+
+}  // namespace cuda_host
+
+// In process: a signal ends the launch, and the process goes on. Returns 1 with launch->fault filled in, or 0.
+extern "C" int cuda_host_run(cuda_host::Invoke kernel, void** arguments, cuda_host::Launch* launch) {
+    using namespace cuda_host;
+    static char* signal_stack = static_cast<char*>(
+        mmap(nullptr, kSignalStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0));
+    cuda_host::launch = launch;
+    begin_shared(false);
+
+    stack_t stack = {}, old_stack;
+    stack.ss_sp = signal_stack;
+    stack.ss_size = kSignalStackBytes;
+    sigaltstack(&stack, &old_stack);
+    struct sigaction action = {}, old_actions[kSignalCount];
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    for (int i = 0; i < kSignalCount; ++i) sigaction(kSignals[i], &action, &old_actions[i]);
+
+    if (!sigsetjmp(before_launch, 1)) cuda_host_run_blocks(kernel, arguments);
+
+    for (int i = 0; i < kSignalCount; ++i) sigaction(kSignals[i], &old_actions[i], nullptr);
+    sigaltstack(&old_stack, nullptr);
+    fflush(stdout);  // what the kernel printed
+    return launch->fault.kind[0] != 0;
+}

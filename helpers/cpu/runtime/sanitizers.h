@@ -1,0 +1,51 @@
+// What each sanitizer must be told about fibers, barriers and shared memory; nothing in the fast build.
+#pragma once
+
+#include <stddef.h>
+
+#if defined(CUDA_HOST_ASAN)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#elif defined(CUDA_HOST_MSAN)
+#include <sanitizer/msan_interface.h>
+#elif defined(CUDA_HOST_TSAN)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace cuda_host::tell {
+
+#if defined(CUDA_HOST_ASAN)
+inline void out_of_bounds(void* start, size_t bytes) { __asan_poison_memory_region(start, bytes); }
+inline void in_bounds(void* start, size_t bytes) { __asan_unpoison_memory_region(start, bytes); }
+#else
+inline void out_of_bounds(void*, size_t) {}
+inline void in_bounds(void*, size_t) {}
+#endif
+
+// The report of a later read shows the stack of this call.
+#if defined(CUDA_HOST_MSAN)
+inline void uninitialised(void* start, size_t bytes) { __msan_allocated_memory(start, bytes); }
+inline void initialised(void* start, size_t bytes) { __msan_unpoison(start, bytes); }
+#else
+inline void uninitialised(void*, size_t) {}
+inline void initialised(void*, size_t) {}
+#endif
+
+// ThreadSanitizer sees every fiber as a thread. A switch orders nothing (flag 1): only the barriers do.
+#if defined(CUDA_HOST_TSAN)
+constexpr bool kFiberIsThread = true;
+inline void* new_fiber() { return __tsan_create_fiber(0); }
+inline void* this_fiber() { return __tsan_get_current_fiber(); }
+inline void switch_to(void* fiber) { __tsan_switch_to_fiber(fiber, 1); }
+inline void release(void* barrier) { __tsan_release(barrier); }
+inline void acquire(void* barrier) { __tsan_acquire(barrier); }
+#else
+constexpr bool kFiberIsThread = false;
+inline void* new_fiber() { return nullptr; }
+inline void* this_fiber() { return nullptr; }
+inline void switch_to(void*) {}
+inline void release(void*) {}
+inline void acquire(void*) {}
+#endif
+
+}  // namespace cuda_host::tell

@@ -1,0 +1,222 @@
+"""Compile a CUDA source and launch its kernels: through CuPy on a GPU, through the host build on a CPU."""
+
+import ctypes
+import functools
+import importlib.util
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from . import cpu
+from .cpu.faults import CompileError
+from .cpu.source import Source, inline_includes
+
+KERNELS = Path(__file__).resolve().parent.parent / "kernels"
+_INLINE = "inline.cu"  # what a source given as text is called in messages
+_DEFAULT_SHARED = 48 * 1024  # bytes of dynamic shared memory that a GPU grants without being asked
+
+
+@functools.cache
+def _why_no_cuda():
+    """None when kernels can run on a GPU, else the reason."""
+    if not torch.cuda.is_available():
+        return f"torch {torch.__version__} finds no usable GPU"
+    try:
+        import cupy
+    except ImportError as error:
+        return f"CuPy can't be imported: {error}"
+    return None if cupy.cuda.is_available() else "CuPy finds no usable GPU"
+
+
+def device():
+    """Where kernels run by default: "cuda" when it is usable, else "cpu".
+
+    The environment variable KERNEL_DEVICE=cpu|cuda decides instead. Raises RuntimeError when it asks for a GPU
+    that can't be used, and ValueError for another value.
+    """
+    wanted = os.environ.get("KERNEL_DEVICE", "")
+    if wanted not in ("", "cpu", "cuda"):
+        raise ValueError(f"KERNEL_DEVICE is {wanted!r}; it should be cpu or cuda")
+    if wanted == "cpu":
+        return "cpu"
+    reason = _why_no_cuda()
+    if wanted == "cuda" and reason:
+        raise RuntimeError(f"KERNEL_DEVICE is cuda, but {reason}")
+    return "cpu" if reason else "cuda"
+
+
+def _read(source_or_path):
+    """The Source that a file name in kernels/, a path, or CUDA text means."""
+    if isinstance(source_or_path, str) and "\n" in source_or_path:
+        return Source(_INLINE, source_or_path, KERNELS)
+    path = Path(source_or_path)
+    path = path if path.is_file() else KERNELS / path
+    if not path.is_file():
+        raise FileNotFoundError(f"no CUDA source {str(source_or_path)!r}, here or in {KERNELS}")
+    path = path.resolve()
+    return Source(str(path), path.read_text(), path.parent)
+
+
+def cuda_include_dirs():
+    """The folders of CUDA's own headers for NVRTC: from the wheels, else from CUDA_PATH or /usr/local/cuda."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = [Path(folder) / "cu13" for folder in (spec.submodule_search_locations if spec else ())]
+    roots += [Path(os.environ["CUDA_PATH"])] if "CUDA_PATH" in os.environ else []
+    roots.append(Path("/usr/local/cuda"))
+    for root in roots:
+        include = root / "include"
+        if (include / "cuda_fp16.h").is_file():
+            return [str(folder) for folder in (include, include / "cccl") if folder.is_dir()]
+    return []
+
+
+def _nvrtc_options(defines):
+    return ("-std=c++17", "-lineinfo", *(f"-I{folder}" for folder in cuda_include_dirs()),
+            *(f"-D{name}={value}" for name, value in defines))
+
+
+def _nvrtc_text(source):
+    """The source as NVRTC gets it: one text, whose messages carry the source's own file and lines."""
+    return f'#line 1 "{source.name}"\n{inline_includes(source)}'
+
+
+@functools.lru_cache(maxsize=256)
+def _compile_for_gpu(source, name_expressions, defines):
+    import cupy
+
+    module = cupy.RawModule(code=_nvrtc_text(source), options=_nvrtc_options(defines),
+                            name_expressions=name_expressions or None)
+    try:
+        module.compile()
+    except cupy.cuda.compiler.CompileException as error:
+        raise CompileError(error.get_message()) from None
+    return module
+
+
+@functools.lru_cache(maxsize=256)
+def _compile_for_cpu(source, name_expressions, defines):
+    return cpu.HostModule(source, name_expressions, defines)
+
+
+def compile_cuda(source_or_path, name_expressions=(), *, defines=None, device=None):
+    """Compile CUDA C++17 for a device.
+
+    source_or_path: the name of a file in kernels/, a path, or the text of a source (anything with a newline).
+    name_expressions: the kernels to instantiate, such as "copy<float, 4>"; extern "C" kernels need none.
+    defines: dict of macro names to values. device: "cuda" or "cpu"; by default what `device()` says.
+
+    Returns a cupy.RawModule on a GPU, or a HostModule with the same
+    `get_function(name)(grid, block, args, shared_mem=0)`. Repeated calls return the same object.
+    Raises CompileError with the source's own file and lines.
+    """
+    where = globals()["device"]() if device is None else device
+    if where not in ("cpu", "cuda"):
+        raise ValueError(f"device is {device!r}; it should be 'cpu' or 'cuda'")
+    build = _compile_for_gpu if where == "cuda" else _compile_for_cpu
+    return build(_read(source_or_path), tuple(name_expressions), tuple(sorted((defines or {}).items())))
+
+
+def launch(function, grid, block, args, shared_mem=0, pdl=False):
+    """Launch a kernel on torch's current stream, or on the CPU.
+
+    function: from compile_cuda(...).get_function(name). grid, block: one to three sizes. args: torch tensors
+    (their data pointer; None is a null pointer) and numpy scalars of the exact C type, such as np.int32(4).
+    shared_mem: bytes of dynamic shared memory. pdl: allow the kernel to start before its predecessor has ended
+    (programmatic dependent launch; without effect on the CPU).
+
+    Raises TypeError for a Python number, because a kernel can't tell how wide it is, and for a tensor on
+    another device; on the CPU cpu.KernelFault when the kernel goes wrong.
+    """
+    for position, argument in enumerate(args):
+        if not (argument is None or isinstance(argument, torch.Tensor | np.generic)):
+            raise TypeError(f"argument {position} is a {type(argument).__name__}; it should be a torch tensor, None, "
+                            f"or a numpy scalar of the kernel's exact type, such as np.int32(...)")
+    if isinstance(function, cpu.HostFunction):
+        function(grid, block, args, shared_mem=shared_mem)
+        return
+    import cupy
+
+    for position, argument in enumerate(args):
+        if isinstance(argument, torch.Tensor) and argument.device.type != "cuda":
+            raise TypeError(f"argument {position} is on {argument.device}; it should be on a GPU, like the kernel")
+    values = [_device_value(argument) for argument in args]
+    grid, block = _three(grid), _three(block)
+    if shared_mem > _DEFAULT_SHARED and function.max_dynamic_shared_size_bytes < shared_mem:
+        function.max_dynamic_shared_size_bytes = shared_mem
+    stream = torch.cuda.current_stream()
+    if pdl:
+        _launch_dependent(function, grid, block, values, shared_mem, stream)
+    else:
+        with cupy.cuda.Stream.from_external(stream):
+            function(grid, block, tuple(values), shared_mem=shared_mem)
+
+
+def _device_value(argument):
+    """A numpy scalar with the bytes of one kernel argument."""
+    if isinstance(argument, np.generic):
+        return argument
+    return np.uint64(0 if argument is None else argument.data_ptr())
+
+
+def _three(sizes):
+    sizes = (sizes,) if isinstance(sizes, int | np.integer) else tuple(sizes)
+    return tuple(int(size) for size in sizes + (1,) * (3 - len(sizes)))
+
+
+def _launch_dependent(function, grid, block, values, shared_mem, stream):
+    """Launch with programmatic stream serialization, which CuPy has no call for."""
+    from cuda.bindings import driver
+
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = block
+    config.sharedMemBytes = shared_mem
+    config.hStream = driver.CUstream(stream.cuda_stream)
+    config.attrs = [attribute]
+    config.numAttrs = 1
+    storage = [(ctypes.c_char * value.nbytes).from_buffer_copy(value.tobytes()) for value in values]
+    pointers = (ctypes.c_void_p * max(1, len(storage)))(*(ctypes.addressof(value) for value in storage))
+    (status,) = driver.cuLaunchKernelEx(config, driver.CUfunction(function.kernel.ptr), ctypes.addressof(pointers), 0)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(f"cuLaunchKernelEx of {function.name} failed: {status.name}")
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """A compiled source: machine code for one architecture, such as "sm_90"."""
+
+    cubin: bytes
+    arch: str
+    names: dict  # name expression -> name in the cubin
+    log: str  # what the compiler printed
+    seconds: float
+
+
+def compile_to_cubin(source_or_path, name_expressions=(), arch="sm_90", *, defines=None):
+    """Compile with NVRTC for an architecture; needs neither a GPU nor a driver.
+
+    Arguments as for compile_cuda. Returns a Cubin. Raises CompileError with the source's own file and lines.
+    """
+    from cupy.cuda import nvrtc
+
+    source = _read(source_or_path)
+    options = (*_nvrtc_options(sorted((defines or {}).items())), f"-arch={arch}", "-default-device")
+    start = time.perf_counter()
+    program = nvrtc.createProgram(_nvrtc_text(source), source.name, (), ())
+    try:
+        for name in name_expressions:
+            nvrtc.addNameExpression(program, name)
+        nvrtc.compileProgram(program, options)
+        names = {name: nvrtc.getLoweredName(program, name) for name in name_expressions}
+        return Cubin(nvrtc.getCUBIN(program), arch, names, nvrtc.getProgramLog(program), time.perf_counter() - start)
+    except nvrtc.NVRTCError as error:
+        raise CompileError(nvrtc.getProgramLog(program).strip() or str(error)) from None
+    finally:
+        nvrtc.destroyProgram(program)
