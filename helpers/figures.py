@@ -84,7 +84,7 @@ def legend(axes: Axes, meanings: Sequence[str], **placement) -> None:
 
 
 def slot_map(axes: Axes, states: Sequence[str], columns: int, *, letters: bool = False) -> None:
-    """Draw one box a slot, row by row from the top left, with row labels and a legend.
+    """Draw one box a slot, row by row from the top left, with a legend; rows are named by their first slot.
 
     states: a key of MEANING for each slot. letters: also write each look's letter (up to about 100 slots).
     """
@@ -95,9 +95,13 @@ def slot_map(axes: Axes, states: Sequence[str], columns: int, *, letters: bool =
             _letter(axes, state, column + 0.5, row + 0.5)
     rows = -(-len(states) // columns)
     axes.set(xlim=(-0.05, columns + 0.05), ylim=(rows + 0.05, -0.05), aspect="equal", xticks=[])
-    labelled = range(0, rows, max(1, rows // 8))
-    axes.set_yticks([row + 0.5 for row in labelled], [str(row * columns) for row in labelled])
-    axes.set_ylabel("first slot of the row")
+    if rows == 1:
+        axes.set_yticks([])
+        axes.set_xticks([slot + 0.5 for slot in range(len(states))], [str(slot) for slot in range(len(states))])
+    else:
+        labelled = range(0, rows, max(1, rows // 8))
+        axes.set_yticks([row + 0.5 for row in labelled], [str(row * columns) for row in labelled])
+        axes.set_ylabel("first slot of the row")
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     legend(axes, [meaning for meaning in MEANING if meaning in states])

@@ -81,3 +81,14 @@ def test_reveal(prediction, actual, text, capsys):
 def test_reveal_goes_through_a_dict(capsys):
     checks.reveal({"0 * nan": "finite"}, {"0 * nan": "nan", "max": 1}, "")
     assert capsys.readouterr().out == "0 * nan: nan; you predicted finite\nmax: 1 (you made no prediction)\n"
+
+
+def test_only_what_a_reader_solves_in_a_notebook_is_remembered(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNEL_CACHE", str(tmp_path))
+    doubled(lambda x: 2 * x)
+    monkeypatch.setattr(checks, "get_ipython", lambda: object())
+    doubled(lambda x: x)
+    doubled(lambda x: 2 * x, strict=True)
+    assert checks.solved_exercises() == set()
+    doubled(lambda x: 2 * x)
+    assert checks.solved_exercises() == {"doubled"}

@@ -1,0 +1,22 @@
+"""Fixtures for every test: one run covers each device that this machine has."""
+
+import os
+
+# Several tests run at once on few cores; more threads in each would only make them wait for one another.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest  # noqa: E402
+
+from helpers import device as best_device  # noqa: E402
+
+DEVICES = ["cpu", "cuda"] if best_device() == "cuda" else ["cpu"]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    """Each device that kernels can run on here: "cpu" always, "cuda" where it is usable."""
+    return request.param
+
+
+def pytest_report_header():
+    return f"kernel devices: {', '.join(DEVICES)}"
