@@ -75,8 +75,12 @@ def cuda_include_dirs():
 
 
 def _nvrtc_options(defines):
-    return ("-std=c++17", "-lineinfo", *(f"-I{folder}" for folder in cuda_include_dirs()),
-            *(f"-D{name}={value}" for name, value in defines))
+    return (
+        "-std=c++17",
+        "-lineinfo",
+        *(f"-I{folder}" for folder in cuda_include_dirs()),
+        *(f"-D{name}={value}" for name, value in defines),
+    )
 
 
 def _nvrtc_text(source):
@@ -88,8 +92,9 @@ def _nvrtc_text(source):
 def _compile_for_gpu(source, name_expressions, defines):
     import cupy
 
-    module = cupy.RawModule(code=_nvrtc_text(source), options=_nvrtc_options(defines),
-                            name_expressions=name_expressions or None)
+    module = cupy.RawModule(
+        code=_nvrtc_text(source), options=_nvrtc_options(defines), name_expressions=name_expressions or None
+    )
     try:
         module.compile()
     except cupy.cuda.compiler.CompileException as error:
@@ -133,8 +138,10 @@ def launch(function, grid, block, args, shared_mem=0, pdl=False):
     """
     for position, argument in enumerate(args):
         if not (argument is None or isinstance(argument, torch.Tensor | np.generic)):
-            raise TypeError(f"argument {position} is a {type(argument).__name__}; it should be a torch tensor, None, "
-                            f"or a numpy scalar of the kernel's exact type, such as np.int32(...)")
+            raise TypeError(
+                f"argument {position} is a {type(argument).__name__}; it should be a torch tensor, None, "
+                f"or a numpy scalar of the kernel's exact type, such as np.int32(...)"
+            )
     if isinstance(function, cpu.HostFunction):
         function(grid, block, args, shared_mem=shared_mem)
         return

@@ -35,8 +35,17 @@ def _compiled(tools, flags, sources, text, suffix):
 
     text: a translation unit to compile beside the `sources`, or None.
     """
-    key = "\n".join([_headers(), platform.machine(), tools.version, *tools.command, *map(str, flags), *map(str, sources),
-                     text or ""])
+    key = "\n".join(
+        [
+            _headers(),
+            platform.machine(),
+            tools.version,
+            *tools.command,
+            *map(str, flags),
+            *map(str, sources),
+            text or "",
+        ]
+    )
     result = cache_folder() / (hashlib.sha256(key.encode()).hexdigest()[:32] + suffix)
     if result.exists():
         return result
@@ -48,8 +57,12 @@ def _compiled(tools, flags, sources, text, suffix):
             unit.write_text(text)
             sources = [*sources, unit]
         built = Path(folder) / result.name
-        done = subprocess.run([*tools.command, *map(str, sources), *map(str, flags), "-o", str(built)],
-                              capture_output=True, text=True, cwd=folder)
+        done = subprocess.run(
+            [*tools.command, *map(str, sources), *map(str, flags), "-o", str(built)],
+            capture_output=True,
+            text=True,
+            cwd=folder,
+        )
         if done.returncode:
             raise CompileError(done.stderr.strip())
         os.replace(built, result)
@@ -69,8 +82,14 @@ def build_kernels(source, name_expressions, defines, mode):
     Returns the Path of a shared library. Raises CompileError, whose message has the source's own lines.
     """
     tools = _tools(mode)
-    flags = [*tools.kernel, "-shared", f"-I{INCLUDE}", "-include", "cuda_on_host.h",
-             *(f"-D{name}={value}" for name, value in defines)]
+    flags = [
+        *tools.kernel,
+        "-shared",
+        f"-I{INCLUDE}",
+        "-include",
+        "cuda_on_host.h",
+        *(f"-D{name}={value}" for name, value in defines),
+    ]
     if source.folder:
         flags.append(f"-I{source.folder}")
     if platform.system() == "Darwin":

@@ -42,8 +42,9 @@ def _version(command):
 @functools.cache
 def _can_link(command, flag):
     """Whether the compiler has the runtime library of a sanitizer."""
-    done = subprocess.run([*command, "-x", "c++", "-", "-o", os.devnull, flag], input="int main() {}", text=True,
-                          capture_output=True)
+    done = subprocess.run(
+        [*command, "-x", "c++", "-", "-o", os.devnull, flag], input="int main() {}", text=True, capture_output=True
+    )
     return done.returncode == 0
 
 

@@ -14,7 +14,9 @@ class KernelFault(RuntimeError):
     report: the full text of the tool that found it.
     """
 
-    def __init__(self, kind, message, *, kernel, file=None, line=None, thread=None, block=None, argument=None, report=""):
+    def __init__(
+        self, kind, message, *, kernel, file=None, line=None, thread=None, block=None, argument=None, report=""
+    ):
         where = f" at {file}:{line}" if line else ""
         who = f" (block {block}, thread {thread})" if block else ""
         super().__init__(f"{kind} in {kernel}{where}{who}" + (f": {message}" if message else ""))

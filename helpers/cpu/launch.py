@@ -128,13 +128,25 @@ def fault_of(launch, kernel):
     if not line and fault.pc:
         file, line = _source_line(fault.pc)
     text = fault.text.decode(errors="replace")
-    return KernelFault(fault.kind.decode(), text, kernel=kernel, file=file or None, line=line or None,
-                       thread=tuple(fault.thread), block=tuple(fault.block), report=text)
+    return KernelFault(
+        fault.kind.decode(),
+        text,
+        kernel=kernel,
+        file=file or None,
+        line=line or None,
+        thread=tuple(fault.thread),
+        block=tuple(fault.block),
+        report=text,
+    )
 
 
 class _DlInfo(ctypes.Structure):
-    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("symbol", ctypes.c_char_p),
-                ("address", ctypes.c_void_p)]
+    _fields_ = [
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    ]
 
 
 def _source_line(pc):
@@ -143,6 +155,8 @@ def _source_line(pc):
     tool = shutil.which("addr2line")
     if not tool or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(pc), ctypes.byref(info)) or not info.file:
         return None, None
-    output = subprocess.run([tool, "-e", info.file.decode(), hex(pc - info.base)], capture_output=True, text=True).stdout
+    output = subprocess.run(
+        [tool, "-e", info.file.decode(), hex(pc - info.base)], capture_output=True, text=True
+    ).stdout
     found = re.match(r"(.+):(\d+)", output)
     return (found[1], int(found[2])) if found else (None, None)

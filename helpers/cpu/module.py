@@ -37,8 +37,9 @@ class HostModule:
     def get_function(self, name):
         """The HostFunction of one of the name expressions. Raises ValueError for another name."""
         if name not in self.name_expressions:
-            raise ValueError(f"{name!r} is not among the name expressions of {self.source.name}: "
-                             f"{', '.join(self.name_expressions)}")
+            raise ValueError(
+                f"{name!r} is not among the name expressions of {self.source.name}: {', '.join(self.name_expressions)}"
+            )
         return HostFunction(self, name)
 
 
@@ -92,8 +93,11 @@ class HostFunction:
                 raise TypeError(f"{where} is on {argument.device}, expected a tensor on the CPU")
             return ctypes.c_void_p(argument.data_ptr())
         if not isinstance(argument, np.generic) or argument.dtype.kind not in _KINDS[kind] or argument.nbytes != size:
-            given = f"{type(argument).__name__} of {argument.nbytes} bytes" if isinstance(argument, np.generic) \
+            given = (
+                f"{type(argument).__name__} of {argument.nbytes} bytes"
+                if isinstance(argument, np.generic)
                 else type(argument).__name__
+            )
             raise TypeError(f"{where} is a {_NAMES[kind]} of {size} bytes, got {given}")
         return (ctypes.c_char * size).from_buffer_copy(argument.tobytes())
 

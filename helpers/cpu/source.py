@@ -72,18 +72,24 @@ def rewrite_shared(text, name):
             found = _DECLARATOR.match(part.strip())
             if not found or not (base or found["type"]):
                 line = text.count("\n", 0, match.start()) + 1
-                raise CompileError(f"{name}:{line}: this __shared__ declaration is too involved for the CPU build:"
-                                   f" give its type a name first, and no initialiser")
+                raise CompileError(
+                    f"{name}:{line}: this __shared__ declaration is too involved for the CPU build:"
+                    f" give its type a name first, and no initialiser"
+                )
             base = base or qualifiers.replace("extern", "") + found["type"].strip().replace("alignas", "__align__")
             variable, extent = found["name"], found["extent"].strip()
             if dynamic:
-                out.append(f"typedef {base} {variable}__type; {variable}__type* {variable} = "
-                           f"static_cast<{variable}__type*>(cuda_host::dynamic_shared());")
+                out.append(
+                    f"typedef {base} {variable}__type; {variable}__type* {variable} = "
+                    f"static_cast<{variable}__type*>(cuda_host::dynamic_shared());"
+                )
             else:
-                out.append(f"typedef {base} {variable}__type {extent}; "
-                           f'static cuda_host::SharedSlot {variable}__slot = {{"{variable}"}}; '
-                           f"{variable}__type& {variable} = *static_cast<{variable}__type*>(cuda_host::shared_slot("
-                           f"{variable}__slot, sizeof({variable}__type), alignof({variable}__type)));")
+                out.append(
+                    f"typedef {base} {variable}__type {extent}; "
+                    f'static cuda_host::SharedSlot {variable}__slot = {{"{variable}"}}; '
+                    f"{variable}__type& {variable} = *static_cast<{variable}__type*>(cuda_host::shared_slot("
+                    f"{variable}__slot, sizeof({variable}__type), alignof({variable}__type)));"
+                )
         joined = re.sub(r"\s*\n\s*", " ", " ".join(out))
         return joined + "\n" * match[0].count("\n")
 

@@ -371,6 +371,7 @@ void run_block(unsigned long long block) {
     begin_block_shared();
     current_warp = choose(ready_warps);
     resume(main_fiber, next_ready());
+    give_fiber(current->fiber);  // the last one, which came back here
     end_block_shared();
 }
 
