@@ -110,8 +110,8 @@ def test_exercises(lesson):
         assert "<details>" in between and "<summary>Hint 1</summary>" in between, f"{name} has no hint"
         cell = lesson.cells[solution]
         assert "hide-cell" in tags(cell) and cell.metadata.jupyter.source_hidden
-        assert f"checks.{name}(" in lesson.cells[stub].source and "strict=True" not in lesson.cells[stub].source
-        assert f"checks.{name}(" in cell.source and "strict=True" in cell.source
+        assert f"{name}(" in lesson.cells[stub].source and "strict=True" not in lesson.cells[stub].source
+        assert f"{name}(" in cell.source and "strict=True" in cell.source
 
 
 def test_figures_have_captions(lesson):
