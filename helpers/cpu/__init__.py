@@ -3,6 +3,7 @@
 from .compilers import available_modes
 from .faults import CompileError, KernelFault
 from .launch import shared_arena
+from .launch_file import mark_uninitialised
 from .module import HostFunction, HostModule
 from .settings import MODES, ORDERS, mode, shared_memory
 from .source import Source
@@ -16,6 +17,7 @@ __all__ = [
     "KernelFault",
     "Source",
     "available_modes",
+    "mark_uninitialised",
     "mode",
     "shared_arena",
     "shared_memory",

@@ -128,7 +128,6 @@ def to_cpp(source, name_expressions):
     return (
         f'#line 1 "{source.name}"\n{body}\n'
         f'#line 1 "name_expressions"\n#include "cuda_host/entry.h"\n'
-        f'extern "C" __attribute__((visibility("default"))) const cuda_host::Kernel cuda_host_kernels[] = {{\n'
-        f"{entries}\n}};\n"
-        f'extern "C" __attribute__((visibility("default"))) const int cuda_host_kernel_count = {len(name_expressions)};\n'
+        f"CUDA_HOST_EXPORT const cuda_host::Kernel cuda_host_kernels[] = {{\n{entries}\n}};\n"
+        f"CUDA_HOST_EXPORT const int cuda_host_kernel_count = {len(name_expressions)};\n"
     )

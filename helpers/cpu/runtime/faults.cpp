@@ -7,21 +7,9 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-#include "../include/cuda_host/types.h"
 #include "runtime.h"
 
 namespace cuda_host {
-
-void note_fault(const char* kind, const char* text, Where where) {
-    Fault& fault = launch->fault;
-    if (fault.kind[0]) return;
-    strncpy(fault.text, text, sizeof fault.text - 1);
-    if (where.file) strncpy(fault.file, where.file, sizeof fault.file - 1);
-    fault.line = where.line;
-    const uint3 places[2] = {blockIdx, threadIdx};
-    memcpy(fault.block, places, sizeof places);
-    strncpy(fault.kind, kind, sizeof fault.kind - 1);
-}
 
 namespace {
 

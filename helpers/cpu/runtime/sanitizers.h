@@ -25,10 +25,13 @@ inline void in_bounds(void*, size_t) {}
 // The report of a later read shows the stack of this call.
 #if defined(CUDA_HOST_MSAN)
 inline void uninitialised(void* start, size_t bytes) { __msan_allocated_memory(start, bytes); }
-inline void initialised(void* start, size_t bytes) { __msan_unpoison(start, bytes); }
+// Offset of the first byte that was never written, or -1.
+inline long first_uninitialised(const void* start, size_t bytes) { return __msan_test_shadow(start, bytes); }
+inline void report_uninitialised(const void* start, size_t bytes) { __msan_check_mem_is_initialized(start, bytes); }
 #else
 inline void uninitialised(void*, size_t) {}
-inline void initialised(void*, size_t) {}
+inline long first_uninitialised(const void*, size_t) { return -1; }
+inline void report_uninitialised(const void*, size_t) {}
 #endif
 
 // ThreadSanitizer sees every fiber as a thread. A switch orders nothing (flag 1): only the barriers do.

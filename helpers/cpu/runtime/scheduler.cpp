@@ -379,6 +379,17 @@ unsigned long long gcd(unsigned long long a, unsigned long long b) { return b ? 
 
 }  // namespace
 
+void note_fault(const char* kind, const char* text, Where where) {
+    Fault& fault = launch->fault;
+    if (fault.kind[0]) return;
+    strncpy(fault.text, text, sizeof fault.text - 1);
+    if (where.file) strncpy(fault.file, where.file, sizeof fault.file - 1);
+    fault.line = where.line;
+    const uint3 places[2] = {blockIdx, threadIdx};
+    memcpy(fault.block, places, sizeof places);
+    strncpy(fault.kind, kind, sizeof fault.kind - 1);
+}
+
 // ---- what kernels call ---------------------------------------------------------------------------------
 
 Vote block_barrier(const char* name, bool yes, Where where) {

@@ -1,9 +1,11 @@
 // The list of kernels that a compiled file exports, built from the addresses of its kernels.
-// Mirrored by _Parameter and _Kernel in ../../module.py.
+// Mirrored by Parameter and Kernel in ../../launch.py.
 #pragma once
 
 #include <type_traits>
 #include <utility>
+
+#define CUDA_HOST_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace cuda_host {
 
