@@ -134,7 +134,8 @@ def launch(function, grid, block, args, shared_mem=0, pdl=False):
     (programmatic dependent launch; without effect on the CPU).
 
     Raises TypeError for a Python number, because a kernel can't tell how wide it is, and for a tensor on
-    another device; on the CPU cpu.KernelFault when the kernel goes wrong.
+    another device. Raises cpu.KernelFault when the kernel goes wrong: on the CPU always; on a GPU, where an error
+    shows up in some later call, only if the environment has CUDA_LAUNCH_BLOCKING=1 (then each launch is waited for).
     """
     for position, argument in enumerate(args):
         if not (argument is None or isinstance(argument, torch.Tensor | np.generic)):
@@ -160,6 +161,16 @@ def launch(function, grid, block, args, shared_mem=0, pdl=False):
     else:
         with cupy.cuda.Stream.from_external(stream):
             function(grid, block, tuple(values), shared_mem=shared_mem)
+    if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1" and not torch.cuda.is_current_stream_capturing():
+        _wait_for(function, stream)
+
+
+def _wait_for(function, stream):
+    try:
+        stream.synchronize()
+    except RuntimeError as error:  # torch.AcceleratorError is one
+        first_line = str(error).strip().splitlines()[0]
+        raise cpu.KernelFault("CUDA error", first_line, kernel=function.name, report=str(error)) from None
 
 
 def _device_value(argument):
