@@ -81,7 +81,8 @@ def _portable(function):
 
 
 def _python_path():
-    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    """The child can import whatever this process can."""
+    return os.pathsep.join([str(ROOT), *filter(None, sys.path)])
 
 
 def _load(portable):

@@ -1,0 +1,204 @@
+import pytest
+import torch
+from common import random_bytes, refused, same_bits
+
+from helpers.memory import is_poison, poisoned
+from helpers.reference import store_cache_reference
+from helpers.store_cache import DTYPES, SPLITS, choose_split, choose_vector, store_cache
+
+ROWS = (1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 128, 129, 1023, 1025, 16399)
+COLUMNS = (64, 128, 256, 512, 1024, 96, 98, 100)
+
+
+def store_and_compare(k, v, indices, device, slots, **options):
+    """Store into poisoned caches; every byte, written or not, should be as the reference says."""
+    k_cache = poisoned((slots, k.shape[1]), k.dtype, device)
+    v_cache = poisoned((slots, v.shape[1]), v.dtype, device)
+    skip = options.get("reserved_skip_index", 0)
+    expected = store_cache_reference(k.cpu(), v.cpu(), k_cache.cpu(), v_cache.cpu(), indices.cpu(), skip)
+    store_cache(k.to(device), v.to(device), k_cache, v_cache, indices.to(device), **options)
+    assert same_bits(k_cache, expected[0])
+    assert same_bits(v_cache, expected[1])
+
+
+def distinct_slots(rows, slots, dtype=torch.int32):
+    return torch.randperm(slots, generator=torch.Generator().manual_seed(rows))[:rows].to(dtype)
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_copies_every_row_to_its_slot(device, is_fast, columns):
+    for rows in ROWS if is_fast else ROWS[:10]:
+        k, v = (random_bytes((rows, columns), torch.bfloat16, seed) for seed in (1, 2))
+        store_and_compare(k, v, distinct_slots(rows, rows + 3), device, rows + 3)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("index_dtype", (torch.int32, torch.int64))
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_index_type_and_split(device, dtype, index_dtype, split):
+    size = torch.empty(0, dtype=dtype).element_size()
+    for row_bytes in (512, 1024, 2048):
+        k, v = (random_bytes((37, row_bytes // size), dtype, seed) for seed in (1, 2))
+        store_and_compare(k, v, distinct_slots(37, 50, index_dtype), device, 50, num_split=split)
+
+
+@pytest.mark.parametrize(("k_columns", "v_columns"), ((576, 512), (64, 1024), (1024, 2), (128, 96)))
+def test_k_and_v_of_different_width(device, k_columns, v_columns):
+    k, v = random_bytes((9, k_columns), torch.bfloat16, 1), random_bytes((9, v_columns), torch.bfloat16, 2)
+    store_and_compare(k, v, distinct_slots(9, 20), device, 20)
+
+
+def test_strided_rows_and_caches(device):
+    """k and v are column ranges of one fused projection; each cache is every other row of a larger buffer."""
+    qkv = random_bytes((11, 768), torch.bfloat16, 3).to(device)
+    k, v = qkv[:, 256:512], qkv[:, 512:]
+    indices = distinct_slots(11, 16).to(device)
+    buffers = [poisoned((32, 256), torch.bfloat16, device) for _ in range(2)]
+    caches = [buffer[::2] for buffer in buffers]
+    expected = store_cache_reference(k.cpu(), v.cpu(), *(cache.cpu() for cache in caches), indices.cpu())
+    store_cache(k, v, *caches, indices)
+    for buffer, cache, want in zip(buffers, caches, expected, strict=True):
+        assert same_bits(cache, want)
+        assert bool(is_poison(buffer[1::2]).all()), "a row between two slots was written"
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("index_dtype", (torch.int32, torch.int64))
+def test_padding_rows_leave_the_reserved_slot_alone(device, index_dtype, split):
+    """Upstream's proof: NaN rows at slots [0, 7, 0, 9]; with the skip slot 0 keeps its bits, without it turns NaN."""
+    rows = torch.full((4, 1024), torch.nan, dtype=torch.bfloat16, device=device)
+    indices = torch.tensor([0, 7, 0, 9], dtype=index_dtype, device=device)
+    for skip, nan_slots in ((0, [7, 9]), (-1, [0, 7, 9])):
+        caches = [torch.ones(10, 1024, dtype=torch.bfloat16, device=device) for _ in range(2)]
+        store_cache(rows, rows, *caches, indices, num_split=split, reserved_skip_index=skip)
+        for cache in caches:
+            assert cache.isnan().all(dim=1).nonzero().flatten().tolist() == nan_slots
+            assert bool((cache[[i for i in range(10) if i not in nan_slots]] == 1).all())
+
+
+def test_any_slot_can_be_the_reserved_one(device):
+    k, v = random_bytes((6, 64), torch.float32, 1), random_bytes((6, 64), torch.float32, 2)
+    store_and_compare(k, v, torch.tensor([3, 0, 5, 1, 4, 2]), device, 6, reserved_skip_index=5)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_duplicate_slots_hold_one_source_in_each_share(device, split):
+    """Rows that share a slot race. Each warp's share comes from one of them; no other slot is touched."""
+    rows = torch.arange(1, 9, dtype=torch.float32).repeat_interleave(512).view(8, 512)
+    caches = [poisoned((5, 512), torch.float32, device) for _ in range(2)]
+    store_cache(rows.to(device), rows.to(device), *caches, torch.full((8,), 3, device=device), num_split=split)
+    for cache in caches:
+        shares = cache[3].view(split, -1)
+        assert all(len(set(share.tolist())) == 1 and share[0].item() in range(1, 9) for share in shares)
+        assert bool(is_poison(cache[[0, 1, 2, 4]]).all())
+
+
+def test_no_rows_is_no_work(device):
+    empty = torch.empty(0, 64, device=device)
+    caches = [poisoned((4, 64), torch.float32, device) for _ in range(2)]
+    store_cache(empty, empty, *caches, torch.empty(0, dtype=torch.int32, device=device))
+    assert all(bool(is_poison(cache).all()) for cache in caches)
+
+
+def test_dependent_launch_gives_the_same_bytes(device):
+    k, v = random_bytes((300, 512), torch.bfloat16, 1), random_bytes((300, 512), torch.bfloat16, 2)
+    store_and_compare(k, v, distinct_slots(300, 400), device, 400, pdl=True)
+
+
+@pytest.mark.parametrize("bad", (-1, 4, 2**31 - 1))
+@pytest.mark.parametrize("skip", (0, -1))
+def test_an_index_outside_the_cache_is_refused(device, bad, skip):
+    """-1 as an index is an error, not a way to skip."""
+    rows = torch.ones(3, 64, device=device)
+    caches = [torch.zeros(4, 64, device=device) for _ in range(2)]
+    indices = torch.tensor([1, bad, 2], device=device)
+    with refused(ValueError, "indices", str(bad), "position 1", "[0, 4)", untouched=caches):
+        store_cache(rows, rows, *caches, indices, reserved_skip_index=skip)
+
+
+def test_size_limit_bounds_the_indices(device):
+    rows = torch.ones(2, 64, device=device)
+    caches = [torch.zeros(8, 64, device=device) for _ in range(2)]
+    with refused(ValueError, "indices", "6", "[0, 6)", untouched=caches):
+        store_cache(rows, rows, *caches, torch.tensor([5, 6], device=device), size_limit=6)
+    store_cache(rows, rows, *caches, torch.tensor([5, 1], device=device), size_limit=6)
+    assert caches[0].any(dim=1).nonzero().flatten().tolist() == [1, 5]
+
+
+def test_the_kernel_itself_traps_on_a_bad_index(device, monkeypatch):
+    """With the host's look at the indices switched off. On a GPU the trap ends the context: see test_experiments."""
+    if device.type == "cuda":
+        return
+    from helpers.cpu import KernelFault
+
+    monkeypatch.setenv("KERNEL_CHECK", "0")
+    rows = torch.ones(1, 64)
+    caches = [torch.zeros(4, 64) for _ in range(2)]
+    with pytest.raises(KernelFault) as fault:
+        store_cache(rows, rows, *caches, torch.tensor([4]))
+    assert "store_cache" in fault.value.kernel
+
+
+BAD = {
+    "k is no tensor": (dict(k=[1.0]), TypeError, ("k", "list", "tensor")),
+    "dtype": (dict(k=torch.ones(2, 64, dtype=torch.float64)), TypeError, ("k", "float64")),
+    "dtypes differ": (dict(v=torch.ones(2, 64, dtype=torch.float16)), TypeError, ("v", "float16", "float32")),
+    "rows differ": (dict(v=torch.ones(3, 64)), ValueError, ("v", "[3, 64]", "[2, any]")),
+    "cache width": (dict(k_cache=torch.ones(4, 32)), ValueError, ("k_cache", "[4, 32]", "64")),
+    "cache rows": (dict(v_cache=torch.ones(5, 64)), ValueError, ("v_cache", "[5, 64]", "4")),
+    "index dtype": (dict(indices=torch.tensor([1.0, 2.0])), TypeError, ("indices", "float32", "int32 or int64")),
+    "index count": (dict(indices=torch.tensor([1, 2, 3])), ValueError, ("indices", "[3]", "[2]")),
+    "split": (dict(num_split=3), ValueError, ("num_split", "3", "1 or 2 or 4")),
+    "split too many": (dict(num_split=4), ValueError, ("num_split", "256", "512")),
+    "row_bytes": (dict(row_bytes=128), ValueError, ("row_bytes", "128", "256")),
+    "size_limit": (dict(size_limit=5), ValueError, ("size_limit", "5", "4")),
+    "skip": (dict(reserved_skip_index=-2), ValueError, ("reserved_skip_index", "-2")),
+    "inner stride": (dict(k=torch.ones(64, 2).T), ValueError, ("k", "inner stride", "contiguous")),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_says_what_is_wrong_and_writes_nothing(device, case):
+    change, error, words = BAD[case]
+    arguments = dict(k=torch.ones(2, 64), v=torch.ones(2, 64), indices=torch.tensor([1, 2]))
+    arguments |= dict(k_cache=torch.zeros(4, 64), v_cache=torch.zeros(4, 64)) | change
+    arguments = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    with refused(error, *words, untouched=(arguments["k_cache"], arguments["v_cache"])):
+        store_cache(**arguments)
+
+
+def test_a_row_that_no_vector_divides_is_refused(device):
+    rows = torch.ones(2, 63, dtype=torch.bfloat16, device=device)
+    caches = [torch.zeros(4, 63, dtype=torch.bfloat16, device=device) for _ in range(2)]
+    with refused(ValueError, "k", "126 bytes", "multiple of 4", untouched=caches):
+        store_cache(rows, rows, *caches, torch.tensor([1, 2], device=device))
+
+
+@pytest.mark.parametrize("shift", (2, 4, 8))
+def test_misaligned_base_and_stride_are_refused(device, shift):
+    """512 columns of bf16 move in 16-byte vectors; a base or row stride that is no multiple is refused."""
+    wide = torch.ones(2 * 1024, dtype=torch.bfloat16, device=device)
+    good = torch.ones(2, 512, dtype=torch.bfloat16, device=device)
+    caches = [torch.zeros(4, 512, dtype=torch.bfloat16, device=device) for _ in range(2)]
+    indices = torch.tensor([1, 2], device=device)
+    off_base = wide[shift // 2 :][:1024].view(2, 512)
+    off_stride = wide.as_strided((2, 512), (512 + shift // 2, 1))
+    with refused(ValueError, "v starts at address", "16", untouched=caches):
+        store_cache(good, off_base, *caches, indices)
+    with refused(ValueError, "k has a row stride", str(1024 + shift), "16", untouched=caches):
+        store_cache(off_stride, good, *caches, indices)
+
+
+def test_tensors_on_two_devices_are_refused(device):
+    rows = torch.ones(2, 64, device=device)
+    caches = [torch.zeros(4, 64, device=device) for _ in range(2)]
+    with refused(ValueError, "indices is on meta", "should be on", untouched=caches):
+        store_cache(rows, rows, *caches, torch.tensor([1, 2], device="meta"))
+
+
+def test_the_choice_of_split_and_vector():
+    """The thresholds of the engine's launcher, at and beside each edge."""
+    assert [choose_split(n, n) for n in (200, 512, 1024, 1536, 2048, 3072, 4096)] == [1, 1, 2, 1, 4, 2, 4]
+    assert choose_split(2048, 1024) == 2
+    vectors = [choose_vector(n, n, s) for n, s in ((512, 1), (256, 1), (200, 1), (1024, 2), (512, 2), (512, 4))]
+    assert vectors == [16, 8, 4, 16, 8, 4]
