@@ -136,7 +136,7 @@ def skip_one_slot(predicate: str) -> str:
 
 @checker
 def skip_a_set(predicate: str) -> str:
-    """13: predicate -> the condition under which a row is copied if bit s of reserved_skip_index means "skip slot s"."""
+    """13: predicate -> when a row is copied, if bit s of reserved_skip_index means "skip slot s"."""
     slots = [7, 0, 3, 79, 5, 1, 64, 2, 63, 32, 62, 69, 65]
     masks = (0, 0b1, 0b101001, 1 << 32, 1 << 62, -1, -(1 << 63), 0x7FFFFFFFFFFFFFFF)
     cases = [(mask, slots) for mask in masks]

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from .figures import AFTER, BEFORE, MEANING, legend, paint, show, slot_map
+from .figures import AFTER, BEFORE, MEANING, paint, show, slot_map
 from .timing import Timing
 
 QUIET = "#BBBBBB"  # an arrow that carries nothing but numbers
@@ -48,7 +48,7 @@ def flow(writes: Sequence[tuple[str, int, bool]], loads: Sequence[tuple[str, Seq
         axes.text(x, -0.2, text, ha="center", va="center")
     axes.set(xlim=(-0.1, 9.4), ylim=(height, -0.6), title=title)
     axes.axis("off")
-    legend(axes, ["real slot", "padding", "NaN"])
+    _name(axes, {"real slot": "finite", "padding": "padding row", "NaN": "NaN"})
     show(figure, caption)
 
 
@@ -83,7 +83,8 @@ def tile_lanes(rows: Sequence[tuple[str, Sequence[str], Sequence[int]]], title: 
     axes.set_yticks([1.7 * y + 0.5 for y in range(len(rows))], [name for name, *_ in rows])
     axes.tick_params(axis="y", length=0)
     axes.spines[:].set_visible(False)
-    _name(axes, {"real slot": "a token", "empty": "own page,\nbehind the end", "padding": "page 0", "NaN": "slot 0: NaN"})
+    labels = {"real slot": "a token", "empty": "own page,\nbehind the end", "padding": "page 0", "NaN": "slot 0: NaN"}
+    _name(axes, labels)
     show(figure, caption)
 
 
@@ -129,7 +130,7 @@ def spread_by_layer(shares: Sequence[Sequence[float]], title: str, caption: str)
 def poisoned_requests(counts: Mapping[str, int], most: int, title: str, caption: str) -> None:
     """How many requests of `most` turned NaN in each experiment, one line each."""
     figure, axes = plt.subplots(figsize=(8, 0.9 + 0.32 * len(counts)))
-    for y, (name, count) in enumerate(counts.items()):
+    for y, count in enumerate(counts.values()):
         for x in range(most):
             paint(axes, "NaN" if x < count else "real slot", x, y + 0.1, 0.95, 0.8)
         axes.text(most + 0.1, y + 0.5, f"{count} of {most}", va="center")
@@ -165,7 +166,8 @@ def pieces(slots: Mapping[str, Sequence[int | None]], title: str, caption: str) 
         for i, source in enumerate(line):
             axes.bar(i * width, 0.8, width, y + 0.1, align="edge", edgecolor="#333333", linewidth=0.3, **looks[source])
     axes.set_yticks([y + 0.5 for y in range(len(slots))], list(slots))
-    axes.set(xlim=(0, 1), ylim=(len(slots), 0), xticks=[], xlabel="slot 0, from its first byte to its last", title=title)
+    axes.set(xlim=(0, 1), ylim=(len(slots), 0), xticks=[], title=title)
+    axes.set_xlabel("slot 0, from its first byte to its last")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     labels = {source: "not written" if source is None else f"from row {source}" for source in looks}
