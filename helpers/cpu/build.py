@@ -56,6 +56,7 @@ def _compiled(tools, flags, sources, text, suffix):
             unit = Path(folder) / "kernel.cpp"
             unit.write_text(text)
             sources = [*sources, unit]
+            flags = [*flags, f"-fdebug-prefix-map={folder}=."]
         built = Path(folder) / result.name
         done = subprocess.run(
             [*tools.command, *map(str, sources), *map(str, flags), "-o", str(built)],
@@ -100,9 +101,8 @@ def build_kernels(source, name_expressions, defines, mode):
 def build_runtime(mode):
     """Path of the runtime of a mode: a shared library for "fast", else the program that child processes run."""
     tools = _tools(mode)
-    files = ["scheduler.cpp", "shared.cpp"]
-    if mode == "fast":
-        flags, files = [*tools.runtime, "-shared"], [*files, "faults.cpp"]
-    else:
-        flags, files = [*tools.runtime, *tools.link, "-rdynamic", "-ldl"], [*files, "runner.cpp"]
-    return _compiled(tools, flags, [RUNTIME / name for name in files], None, ".so" if mode == "fast" else "")
+    last = "faults.cpp" if mode == "fast" else "runner.cpp"
+    unit = "".join(f'#include "{RUNTIME / name}"\n' for name in ("scheduler.cpp", "shared.cpp", last))
+    # Compiled and linked apart: the linked sanitizer must not instrument what works beneath it.
+    compiled = _compiled(tools, [*tools.runtime, "-c"], [], unit, ".o")
+    return _compiled(tools, tools.link, [compiled], None, ".so" if mode == "fast" else "")

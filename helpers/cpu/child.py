@@ -19,7 +19,7 @@ _OPTIONS = {
         "UBSAN_OPTIONS": f"{_COMMON}:halt_on_error=1:print_stacktrace=1",
     },
     "msan": {"MSAN_OPTIONS": _COMMON},
-    "tsan": {"TSAN_OPTIONS": f"{_COMMON}:halt_on_error=1:report_signal_unsafe=0:history_size=4"},
+    "tsan": {"TSAN_OPTIONS": f"{_COMMON}:halt_on_error=1:report_signal_unsafe=0:history_size=4:atexit_sleep_ms=0"},
 }
 
 

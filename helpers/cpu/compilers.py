@@ -21,17 +21,19 @@ _COMMON = ("-std=c++17", "-fPIC", "-w")
 # Two builds of one kernel live in one process: neither may see the other's templates and static variables.
 _OWN = "-fvisibility=hidden"
 _REPORTS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls")
+# The program of a child process: kernels find the runtime in it.
+_PROGRAM = ("-rdynamic", "-ldl")
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """command: the compiler. kernel, runtime, link: flags for the kernel, for the runtime's own files, for both."""
+    """command: the compiler. kernel, runtime: flags that compile them. link: flags that link the runtime."""
 
     command: tuple
     version: str
     kernel: tuple
     runtime: tuple
-    link: tuple = ()
+    link: tuple
 
 
 @functools.cache
@@ -73,13 +75,13 @@ def toolchain(mode):
         command = _gxx()
         if command is None and (command := _zig()):
             flags += ("-fno-sanitize=all", "-nostdlib++")
-        return Toolchain(command, _version(command), (*flags, _OWN), flags) if command else _GXX
+        return Toolchain(command, _version(command), (*flags, _OWN), flags, (*flags, "-shared")) if command else _GXX
     if mode == "msan":
         command = _clang()
         if not command:
             return _CLANG
         flags = (*_COMMON, *_REPORTS, "-fsanitize=memory", "-fsanitize-memory-track-origins=2")
-        return Toolchain(command, _version(command), (*flags, _OWN), (*flags, "-DCUDA_HOST_MSAN"))
+        return Toolchain(command, _version(command), (*flags, _OWN), (*flags, "-DCUDA_HOST_MSAN"), (*flags, *_PROGRAM))
     command = _gxx()
     sanitize, define = {
         "checked": ("-fsanitize=address,undefined", "-DCUDA_HOST_ASAN"),
@@ -91,7 +93,7 @@ def toolchain(mode):
         return f"the library of {sanitize} for {command[0]}: apt-get install g++ (libasan, libubsan, libtsan)"
     # The runtime itself isn't instrumented: it works beneath the sanitizer and tells it what to know.
     kernel = (*_COMMON, *_REPORTS, _OWN, sanitize, "-fno-sanitize-recover=all")
-    return Toolchain(command, _version(command), kernel, (*_COMMON, "-O2", "-g1", define), (sanitize,))
+    return Toolchain(command, _version(command), kernel, (*_COMMON, "-O2", "-g1", define), (sanitize, *_PROGRAM))
 
 
 def available_modes():

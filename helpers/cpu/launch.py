@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import os
 import re
 import shutil
 import subprocess
@@ -159,4 +160,4 @@ def _source_line(pc):
         [tool, "-e", info.file.decode(), hex(pc - info.base)], capture_output=True, text=True
     ).stdout
     found = re.match(r"(.+):(\d+)", output)
-    return (found[1], int(found[2])) if found else (None, None)
+    return (os.path.normpath(found[1]), int(found[2])) if found else (None, None)

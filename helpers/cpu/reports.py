@@ -7,6 +7,9 @@ from .launch import fault_of
 
 _KINDS = (
     (r"runtime error: .*misaligned address", "misaligned address"),
+    (r"runtime error: index .* out of bounds", "out of bounds"),
+    (r"runtime error: .*null pointer", "illegal address"),
+    (r"runtime error: division by zero", "integer division by zero"),
     (r"runtime error: ", "undefined behaviour"),
     (r"MemorySanitizer: use-of-uninitialized-value", "uninitialised value"),
     (r"ThreadSanitizer: data race", "data race"),
@@ -65,6 +68,8 @@ def _lines(report, source_name):
 
 def _explain(kind, function, file, report, lines):
     """(message, name of the parameter) for a fault that a sanitizer found."""
+    if "runtime error: " in report:
+        return re.search(r"runtime error: (.*)", report)[1], None
     if kind in ("out of bounds", "illegal address"):
         address = re.search(r"(?:on|unknown) address (0x[0-9a-f]+)", report)
         access = re.search(r"\b(READ|WRITE) (?:of size (\d+)|memory access)", report)
@@ -74,8 +79,6 @@ def _explain(kind, function, file, report, lines):
             verb = f"a {access[1].lower()}{size}"
         place, argument = _locate(function, file, int(address[1], 16)) if address else ("an unknown address", None)
         return f"{verb} {place}", argument
-    if "runtime error: " in report:
-        return re.search(r"runtime error: (.*)", report)[1], None
     if kind == "uninitialised value":
         return f"this value comes from line {lines[1][1]}" if len(lines) > 1 else "", None
     if kind == "data race":

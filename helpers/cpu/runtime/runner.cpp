@@ -98,6 +98,7 @@ int main(int count, char** words) {
     }
 
     signal(SIGABRT, on_signal);
+    tell::on_death([] { on_signal(SIGABRT); });
     signal(SIGALRM, on_signal);
     alarm(static_cast<unsigned>(atoi(words[4])));
     begin_shared(true);

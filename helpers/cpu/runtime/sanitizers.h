@@ -9,7 +9,14 @@
 #elif defined(CUDA_HOST_MSAN)
 #include <sanitizer/msan_interface.h>
 #elif defined(CUDA_HOST_TSAN)
+#include <sanitizer/common_interface_defs.h>
 #include <sanitizer/tsan_interface.h>
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+}
 #endif
 
 namespace cuda_host::tell {
@@ -17,13 +24,16 @@ namespace cuda_host::tell {
 #if defined(CUDA_HOST_ASAN)
 inline void out_of_bounds(void* start, size_t bytes) { __asan_poison_memory_region(start, bytes); }
 inline void in_bounds(void* start, size_t bytes) { __asan_unpoison_memory_region(start, bytes); }
+#elif defined(CUDA_HOST_MSAN)
+inline void out_of_bounds(void* start, size_t bytes) { __msan_allocated_memory(start, bytes); }
+inline void in_bounds(void* start, size_t bytes) { __msan_unpoison(start, bytes); }
 #else
 inline void out_of_bounds(void*, size_t) {}
 inline void in_bounds(void*, size_t) {}
 #endif
 
-// The report of a later read shows the stack of this call.
 #if defined(CUDA_HOST_MSAN)
+// The report of a later read shows the stack of this call.
 inline void uninitialised(void* start, size_t bytes) { __msan_allocated_memory(start, bytes); }
 // Offset of the first byte that was never written, or -1.
 inline long first_uninitialised(const void* start, size_t bytes) { return __msan_test_shadow(start, bytes); }
@@ -42,6 +52,19 @@ inline void* this_fiber() { return __tsan_get_current_fiber(); }
 inline void switch_to(void* fiber) { __tsan_switch_to_fiber(fiber, 1); }
 inline void release(void* barrier) { __tsan_release(barrier); }
 inline void acquire(void* barrier) { __tsan_acquire(barrier); }
+// Its abort() doesn't reach a signal handler.
+inline void on_death(void (*callback)()) { __sanitizer_set_death_callback(callback); }
+// While one exists, memcpy and the like are no accesses of the current CUDA thread.
+struct Unwatched {
+    Unwatched() {
+        AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+        AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+    }
+    ~Unwatched() {
+        AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+        AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+    }
+};
 #else
 constexpr bool kFiberIsThread = false;
 inline void* new_fiber() { return nullptr; }
@@ -49,6 +72,10 @@ inline void* this_fiber() { return nullptr; }
 inline void switch_to(void*) {}
 inline void release(void*) {}
 inline void acquire(void*) {}
+inline void on_death(void (*)()) {}
+struct Unwatched {
+    ~Unwatched() {}
+};
 #endif
 
 }  // namespace cuda_host::tell

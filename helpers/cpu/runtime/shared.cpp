@@ -37,6 +37,7 @@ char* place(const char* name, size_t size, size_t alignment, Where where) {
         used_apart = round_up(used_apart + size, 16) + kRedzone;
         tell::in_bounds(address, size);
     }
+    tell::Unwatched unwatched;
     if (!launch->keep_shared)
         memset(address, 0xcb, size);
     else if (apart)
@@ -78,6 +79,7 @@ void begin_block_shared() {
 
 void end_block_shared() {
     if (!apart) return;
+    tell::Unwatched unwatched;
     for (int i = 0; i < launch->slot_count; ++i)
         memcpy(launch->shared + places[i], reinterpret_cast<void*>(launch->slots[i].address), launch->slots[i].size);
 }
