@@ -71,12 +71,12 @@ def _attend(scores: torch.Tensor, v: torch.Tensor, keep: torch.Tensor) -> torch.
 
 
 def _close(got, expected: torch.Tensor, what: str) -> None:
-    """Require got to be a tensor within 1e-4 of expected, and free of NaN where expected is."""
+    """Require got to be a tensor within 1e-3 of expected, and free of NaN where expected is."""
     require(isinstance(got, torch.Tensor), f"{what}: expected a tensor, got {type(got).__name__}")
     require(got.shape == expected.shape, f"{what}: shape {tuple(got.shape)}, expected {tuple(expected.shape)}")
     require(not got.isnan().any(), f"{what}: the result is {float(got.isnan().float().mean()):.0%} NaN")
     worst = float((got.double() - expected).abs().max())
-    require(worst < 1e-4, f"{what}: the result is off by up to {worst:.3g}")
+    require(worst < 1e-3, f"{what}: the result is off by up to {worst:.3g}")
 
 
 def _still_shows(got, where: str) -> None:

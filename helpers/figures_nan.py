@@ -32,43 +32,83 @@ def cells(axes: Axes, rows: Sequence[str], columns: Sequence[str], states, texts
     axes.spines[:].set_visible(False)
 
 
-def number(value: float) -> str:
-    """A number as a cell shows it: NaN, inf, or two digits."""
+def number(value: float, form: str = ".2g") -> str:
+    """A number as a cell shows it: NaN, inf, 0 where it is exactly that, or formatted."""
     if math.isnan(value):
         return "NaN"
-    return f"{value:.2g}" if math.isfinite(value) else str(value)
+    return format(value, form) if value and math.isfinite(value) else f"{value:g}"
 
 
-def nan_table(table: Mapping[str, Mapping[str, float]], title: str, caption: str, *, width: float = 2.0) -> None:
-    """One box a value, NaN in NaN's look. table: row label -> column label -> value, the same columns in each row."""
-    rows, columns = list(table), list(next(iter(table.values())))
-    values = [[float(table[row][column]) for column in columns] for row in rows]
-    figure, axes = plt.subplots(figsize=(8, 1.1 + 0.38 * len(rows)))
-    states = [["NaN" if math.isnan(value) else "empty" for value in line] for line in values]
-    cells(axes, rows, columns, states, [[number(value) for value in line] for line in values], width=width)
+def _figure_of(columns: Mapping[str, Sequence[tuple[str, str]]], rows: Sequence[str], title: str, caption: str,
+               *, named: bool = True) -> None:  # fmt: skip
+    """Columns of boxes as wide as the page. columns: label -> (a key of MEANING, text) a row. named: with a legend."""
+    lines = list(zip(*columns.values(), strict=True))
+    figure, axes = plt.subplots(figsize=(8, 1.1 + 0.33 * len(rows)))
+    states, texts = ([[cell[part] for cell in line] for line in lines] for part in (0, 1))
+    cells(axes, rows, list(columns), states, texts, width=18 / len(columns))
     axes.set_title(title)
+    if named:
+        legend(axes, [meaning for meaning in MEANING if any(meaning in line for line in states)])
     show(figure, caption)
 
 
-def masked_product(weights: torch.Tensor, values: torch.Tensor, out: torch.Tensor, title: str, caption: str) -> None:
+def _number_cell(value: float, state: str = "empty") -> tuple[str, str]:
+    return "NaN" if math.isnan(value) else state, number(value)
+
+
+# ---------------------------------------------------------------- lesson 10
+
+
+def operations(a: torch.Tensor, results: Mapping[str, torch.Tensor]) -> None:
+    """results: name of an operation -> what it makes of each element of a [n]."""
+    rows = [result.tolist() for result in results.values()]
+    columns = {f"a = {number(x)}": [_number_cell(row[i]) for row in rows] for i, x in enumerate(a.tolist())}
+    caption = (
+        "Five operations, four values of a. Multiplying by 0 and subtracting turn inf into NaN (orange, crossed) and "
+        "keep NaN; where() never looks at the value it leaves out."
+    )
+    _figure_of(columns, list(results), "Arithmetic carries NaN, selection doesn't", caption, named=False)
+
+
+def masked_product(weights: torch.Tensor, values: torch.Tensor, out: torch.Tensor) -> None:
     """weights [queries, keys] times values [keys, dim] is out [queries, dim], box by box."""
-    names = ("weights", "values (V)", "output")
-    ratios = [matrix.shape[1] for matrix in (weights, values, out)]
-    figure, all_axes = plt.subplots(1, 3, figsize=(8, 3), gridspec_kw={"width_ratios": ratios, "wspace": 0.15})
-    for axes, name, matrix in zip(all_axes, names, (weights, values, out), strict=True):
+    parts = {"weights": weights, "values (V)": values, "output": out}
+    ratios = [matrix.shape[1] for matrix in parts.values()]
+    figure, all_axes = plt.subplots(1, 3, figsize=(8, 3.2), gridspec_kw={"width_ratios": ratios, "wspace": 0.15})
+    tallest = max(matrix.shape[0] for matrix in parts.values())
+    for axes, (name, matrix) in zip(all_axes, parts.items(), strict=True):
         lines = matrix.tolist()
         states = [["NaN" if math.isnan(value) else "empty" for value in line] for line in lines]
-        texts = [[number(round(value, 2)) for value in line] for line in lines]
+        texts = [[number(value, ".2f") for value in line] for line in lines]
         cells(axes, [""] * len(lines), [""] * len(lines[0]), states, texts)
+        middle = len(lines) / 2
+        axes.set_ylim(middle + tallest / 2 + 0.02, middle - tallest / 2 - 0.02)
         axes.set_xlabel(name)
     for axes, sign in zip(all_axes[1:], ("×", "="), strict=True):
         axes.text(-0.15, 0.5, sign, transform=axes.transAxes, ha="center", va="center", fontsize=16)
+    title = "Two masked rows with weight 0 turn the whole output NaN"
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    caption = (
+        "The last two columns of weights are exactly 0. They meet the last two rows of V, which are NaN (orange, "
+        "crossed), in every element of the output."
+    )
     show(figure, caption)
 
 
-def slots_and_pages(page_table: torch.Tensor, seq_lens: Sequence[int], page_size: int, pages: int,
-                    title: str, caption: str) -> None:  # fmt: skip
+def ways_to_mask(found: Mapping[str, Mapping[str, float]]) -> None:
+    """found: name of a kernel -> where a bad value was -> an element of the output."""
+    columns = {place: [_number_cell(row[place]) for row in found.values()] for place in next(iter(found.values()))}
+    caption = (
+        "First output element of four kernels (rows) with a bad value in one of three masked places (columns). Only "
+        "the last row is free of NaN (orange, crossed)."
+    )
+    _figure_of(columns, list(found), "Only a kernel that selects values too is safe", caption, named=False)
+
+
+# ---------------------------------------------------------------- lesson 11
+
+
+def slots_and_pages(page_table: torch.Tensor, seq_lens: Sequence[int], page_size: int, pages: int) -> None:
     """The page tables of a few requests above the pool, with an arrow from each entry to its page."""
     figure, axes = plt.subplots(figsize=(8, 3.4))
     total = pages * page_size
@@ -96,36 +136,74 @@ def slots_and_pages(page_table: torch.Tensor, seq_lens: Sequence[int], page_size
     for page in range(pages):
         axes.plot([page * page_size] * 2, [7.8, 9.8], color="black", linewidth=1.4)
         axes.text((page + 0.5) * page_size, 10, f"page {page}", ha="center", va="top", fontsize=8)
-    axes.set(xlim=(-0.3, total + 0.3), ylim=(11, -1.6), xticks=[], yticks=[], title=title)
+    axes.set(xlim=(-0.3, total + 0.3), ylim=(11, -1.6), xticks=[], yticks=[])
+    axes.set_title("Every padded entry of every page table names page 0, which nobody owns")
     axes.spines[:].set_visible(False)
     legend(axes, ["real slot", "reserved slot", "padding"], loc="lower left", bbox_to_anchor=(0, -0.16), ncols=3)
+    caption = (
+        "Above, three page tables; below, the pool. Green entries point to pages in which the request has tokens (its "
+        "letter). All padded entries point to page 0, with slot 0."
+    )
     show(figure, caption)
 
 
-def bucket_rows(replays: Mapping[str, Sequence[tuple[str, str]]], title: str, caption: str) -> None:
-    """The rows of a static buffer, one column a replay. replays: name -> (a key of MEANING, text) for each row."""
-    columns = list(replays.values())
-    states = [[column[row][0] for column in columns] for row in range(len(columns[0]))]
-    texts = [[column[row][1] for column in columns] for row in range(len(columns[0]))]
-    figure, axes = plt.subplots(figsize=(8, 3.6))
-    cells(axes, [f"row {row}" for row in range(len(states))], list(replays), states, texts, width=6)
-    axes.set_title(title)
-    legend(axes, [meaning for meaning in MEANING if any(meaning in line for line in states)])
-    show(figure, caption)
+def replays(slots: Mapping[str, Sequence[int]]) -> None:
+    """slots: name of a replay -> the slot that each row of the bucket aims at; 0 means padding."""
+    columns = {
+        name: [
+            ("real slot", f"request {row} → slot {slot}")
+            if slot
+            else ("padding", f"request {row} of replay 1 → slot 0")
+            for row, slot in enumerate(aims)
+        ]
+        for name, aims in slots.items()
+    }
+    caption = (
+        "Each column is a replay, each box a row: whose hidden state it holds, and the slot that its key and value go "
+        "to. In replays 2 and 3, rows 5 to 7 (dotted) still hold replay 1's requests."
+    )
+    title = "Rows 5 to 7 go on computing for requests that have left, and aim at slot 0"
+    _figure_of(columns, _row_names(len(next(iter(slots.values())))), title, caption)
 
 
-def draft_lengths(lengths: Mapping[str, Sequence[int]], title: str, caption: str) -> None:
+def first_nan(stages: Mapping[str, torch.Tensor], slots: Sequence[int]) -> None:
+    """stages: name -> float [bucket, width] at that stage of a step. slots: where each row goes; 0 means padding."""
+    columns = {
+        name: [
+            _number_cell(value, "real slot" if slot else "padding") for value, slot in zip(firsts, slots, strict=True)
+        ]
+        for name, firsts in ((name, rows[:, 0].tolist()) for name, rows in stages.items())
+    }
+    columns["aims at"] = [("real slot" if slot else "reserved slot", f"slot {slot}") for slot in slots]
+    caption = (
+        "First element of each row at each stage of one step. Rows 5 to 7 start finite, turn NaN (orange, crossed) in "
+        "layer 0's attention, and end as layer 1's key and value for slot 0."
+    )
+    title = "A row that attends to nothing becomes a NaN key and value, aimed at slot 0"
+    _figure_of(columns, _row_names(len(slots)), title, caption)
+
+
+def _row_names(count: int) -> list[str]:
+    return [f"row {row}" for row in range(count)]
+
+
+def draft_lengths(lengths: Mapping[str, Sequence[int]]) -> None:
     """The length that each draft token sees; below zero is shaded. lengths: name -> one length a draft token."""
-    figure, axes = plt.subplots(figsize=(8, 3))
+    figure, axes = plt.subplots(figsize=(8, 3.8))
     looks = (("o", AFTER), ("X", BEFORE))
+    lowest = min(min(values) for values in lengths.values())
     for (name, values), (marker, look) in zip(lengths.items(), looks, strict=True):
         axes.plot(range(len(values)), values, marker, color=look.colour, markersize=9, label=name)
         for draft, value in enumerate(values):
-            axes.annotate(str(value), (draft, value), (9, 0), textcoords="offset points", va="center", fontsize=9)
-    lowest = min(min(values) for values in lengths.values())
+            label = f"{value}, read as unsigned: {value % 2**32:,}" if value == lowest and value < 0 else str(value)
+            axes.annotate(label, (draft, value), (9, 0), textcoords="offset points", va="center", fontsize=9)
     axes.axhspan(lowest - 1, 0, color=MEANING["NaN"].colour, alpha=0.15, linewidth=0)
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.text(3.6, lowest - 0.5, f"{lowest} read as unsigned: {lowest % 2**32:,}", fontsize=9, va="center")
-    axes.set(xlabel="draft token", ylabel="length it attends to", title=title, ylim=(lowest - 1, None))
+    axes.set(xlabel="draft token", ylabel="length it attends to", ylim=(lowest - 1, None))
+    axes.set_title("With 6 draft tokens, a padded length of 1 goes below zero")
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+    caption = (
+        "Length that each of six draft tokens attends to. The live row's are positive; four of the padded row's fall "
+        "into the shaded area below zero, and a kernel may read them as unsigned."
+    )
     show(figure, caption)
