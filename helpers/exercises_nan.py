@@ -1,4 +1,4 @@
-"""Checkers for the exercises of lessons 10 to 13."""
+"""Checkers for the exercises of lessons 10 and 11."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of lessons 10 to 13. Each ends in `show`, with a caption that is also the alternative text."""
+"""Figures of lessons 10 and 11. Each ends in `show`, with a caption that is also the alternative text."""
 
 from __future__ import annotations
 
