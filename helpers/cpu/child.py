@@ -1,5 +1,6 @@
 """Launches in a child process, under a sanitizer."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -12,14 +13,19 @@ from .launch_file import LaunchFile
 from .reports import read_report
 
 _COMMON = "abort_on_error=1:handle_abort=0:color=never"
-_OPTIONS = {
-    "checked": {
-        # Stacks are the scheduler's own, so the tool must not move variables to stacks of its own.
-        "ASAN_OPTIONS": f"{_COMMON}:detect_leaks=0:detect_stack_use_after_return=0",
-        "UBSAN_OPTIONS": f"{_COMMON}:halt_on_error=1:print_stacktrace=1",
-    },
-    "msan": {"MSAN_OPTIONS": _COMMON},
-    "tsan": {"TSAN_OPTIONS": f"{_COMMON}:halt_on_error=1:report_signal_unsafe=0:history_size=4:atexit_sleep_ms=0"},
+_CHECKED = {
+    # Stacks are the scheduler's own, so the tool must not move variables to stacks of its own.
+    "ASAN_OPTIONS": f"{_COMMON}:detect_leaks=0:detect_stack_use_after_return=0",
+    "UBSAN_OPTIONS": f"{_COMMON}:halt_on_error=1:print_stacktrace=1",
+}
+_MSAN = {"MSAN_OPTIONS": _COMMON}
+_TSAN = {"TSAN_OPTIONS": f"{_COMMON}:halt_on_error=1:report_signal_unsafe=0:history_size=4:atexit_sleep_ms=0"}
+# A launch that fails is repeated with the next options. MemorySanitizer's cheap stack traces end at a fiber's own
+# stack; the costly ones also say where the memory was declared.
+_ATTEMPTS = {
+    "checked": (_CHECKED,),
+    "msan": (_MSAN, {"MSAN_OPTIONS": f"{_COMMON}:fast_unwind_on_malloc=0"}),
+    "tsan": (_TSAN,),
 }
 
 
@@ -28,12 +34,11 @@ def time_limit():
     return int(os.environ.get("KERNEL_TIMEOUT", "60"))
 
 
-def _environment(mode):
-    symbolizer = shutil.which("llvm-symbolizer") or shutil.which("llvm-symbolizer-19") or shutil.which("addr2line")
-    options = dict(_OPTIONS[mode])
-    if symbolizer:
-        options = {name: f"{value}:external_symbolizer_path={symbolizer}" for name, value in options.items()}
-    return {**os.environ, **options}
+@functools.cache
+def _symbolizer():
+    names = ("llvm-symbolizer", "llvm-symbolizer-19", "addr2line")
+    found = next(filter(None, map(shutil.which, names)), None)
+    return f":external_symbolizer_path={found}" if found else ""
 
 
 def run(mode, library, function, grid, block, shared_bytes, args, values, writes):
@@ -41,33 +46,50 @@ def run(mode, library, function, grid, block, shared_bytes, args, values, writes
 
     library: its Path for this mode. args, values, writes: as for LaunchFile.
     """
-    seconds = time_limit()
     request = launch.begin(grid, block, shared_bytes)
-    file = LaunchFile(request, args, values, writes)
-    try:
-        descriptor = file.file.fileno()
-        index = function.module.name_expressions.index(function.name)
-        command = [build_runtime(mode), str(descriptor), library, str(index), str(seconds)]
+    program = build_runtime(mode)
+    for options in _ATTEMPTS[mode]:
+        file = LaunchFile(request, args, values, writes)
         try:
-            # The child stops itself in time, and then knows where it stood; the second limit is for one that can't.
-            done = subprocess.run(
-                command,
-                pass_fds=(descriptor,),
-                env=_environment(mode),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=seconds + 5,
-            )
-        except subprocess.TimeoutExpired as error:
-            report = (error.stderr or b"").decode(errors="replace")
-            message = f"still running after {seconds} s (KERNEL_TIMEOUT)"
-            raise KernelFault("timeout", message, kernel=function.name, report=report) from None
-        sys.stdout.write(done.stdout)
-        fault = read_report(mode, function, file, done.stderr, done.returncode, seconds)
-        if fault:
-            raise fault
-        file.take_back(request)
-    finally:
-        file.close()
+            fault = _attempt(program, library, function, file, options)
+            if not fault:
+                file.take_back(request)
+                return
+        finally:
+            file.close()
+        if not fault.kind.startswith("uninitialised"):
+            break
+    raise fault
+
+
+def _attempt(program, library, function, file, options):
+    """One child process. Returns its KernelFault, or None."""
+    seconds = time_limit()
+    descriptor = file.file.fileno()
+    index = function.module.name_expressions.index(function.name)
+    try:
+        # The child stops itself in time, and then says where it stood; the second limit is for one that can't.
+        done = subprocess.run(
+            [program, str(descriptor), library, str(index), str(seconds)],
+            pass_fds=(descriptor,),
+            env={**os.environ, **{name: value + _symbolizer() for name, value in options.items()}},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds + 1,
+        )
+    except subprocess.TimeoutExpired as error:
+        report = (error.stderr or b"").decode(errors="replace")
+        return KernelFault("timeout", limit_passed(seconds), kernel=function.name, report=report)
+    sys.stdout.write(done.stdout)
+    fault = read_report(function, file, done.stderr, done.returncode)
+    if fault and fault.kind == "timeout":
+        return KernelFault(
+            "timeout", limit_passed(seconds), kernel=function.name, thread=fault.thread, block=fault.block
+        )
+    return fault
+
+
+def limit_passed(seconds):
+    return f"still running after {seconds} s, the limit that KERNEL_TIMEOUT sets"

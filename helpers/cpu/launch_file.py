@@ -133,13 +133,16 @@ class LaunchFile:
                 header.mark_count += 1
                 self.marked.add(key)
 
+        self.reaches = {}  # position of a tensor -> (its region, offset in it, bytes)
         header.argument_count = len(args)
         used = 0
         for position, (argument, value) in enumerate(zip(args, values, strict=True)):
             if isinstance(argument, torch.Tensor):
-                start = argument.data_ptr()
+                start, end = reach(argument)
                 region = max(i for i, span in enumerate(self.spans) if span.start <= start)
-                header.arguments[position] = Argument(region, start - self.spans[region].start)
+                offset = start - self.spans[region].start
+                header.arguments[position] = Argument(region, offset)
+                self.reaches[position] = (region, offset, end - start)
             else:
                 header.arguments[position] = Argument(-1, used)
                 ctypes.memmove(self._base + used, ctypes.addressof(value), ctypes.sizeof(value))

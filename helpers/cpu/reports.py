@@ -14,107 +14,104 @@ _KINDS = (
     (r"MemorySanitizer: use-of-uninitialized-value", "uninitialised value"),
     (r"ThreadSanitizer: data race", "data race"),
     (r"Sanitizer: (?:use-after-poison|\w+-buffer-(?:over|under)flow|unknown-crash)", "out of bounds"),
-    (r"Sanitizer: SEGV", "illegal address"),
-    (r"Sanitizer: FPE", "integer division by zero"),
     (r"Sanitizer: stack-overflow", "stack overflow"),
+    (r"Sanitizer: (?:SEGV|BUS)", "illegal address"),
+    (r"Sanitizer: FPE", "integer division by zero"),
 )
+_SHARED_REDZONE = 16 * 1024  # as kRedzone in runtime/shared.cpp
 
 
-def read_report(mode, function, file, report, status, seconds):
+def read_report(function, file, report, status):
     """The KernelFault for a child that didn't finish its launch, or None.
 
     function: the HostFunction. file: the LaunchFile. report: the child's stderr. status: its exit status.
     """
     outcome = file.header.launch
-    kind = outcome.fault.kind.decode()
-    if status == 0 and not kind:
+    noted = outcome.fault.kind.decode()
+    if status == 0 and not noted:
         return None
-    if kind == "timeout":
-        fault = fault_of(outcome, function.name)
-        return _fault(kind, f"still running after {seconds} s (KERNEL_TIMEOUT)", function, fault, report, None)
-    if kind == "uninitialised output":
-        return _uninitialised_output(function, file, report)
-    if kind not in ("", "abort"):  # the scheduler's own
+    if noted not in ("", "abort", "timeout", "uninitialised output"):  # the scheduler's own: complete as it is
         return fault_of(outcome, function.name)
-    name = next((name for pattern, name in _KINDS if re.search(pattern, report)), None)
-    if not name:
-        name = "killed" if status < 0 else "abort"
-        message = f"the child process ended with status {status}: {report.strip() or 'no report'}"
-        return KernelFault(name, message, kernel=function.name, report=report)
-    lines = _lines(report, function.module.source.name)
-    place = fault_of(outcome, function.name) if kind else None
-    message, argument = _explain(name, function, file, report, lines)
-    return _fault(name, message, function, place, report, argument, lines[0] if lines else (None, None))
 
-
-def _fault(kind, message, function, place, report, argument, where=(None, None)):
+    lines = _kernel_lines(report, function.module.source.name)
+    place = fault_of(outcome, function.name) if noted in ("abort", "timeout") else None
+    kind, message, argument = noted, "", None
+    if noted == "uninitialised output":
+        message, argument = _uninitialised_output(function, file)
+    elif noted != "timeout":
+        kind = next((kind for pattern, kind in _KINDS if re.search(pattern, report)), None)
+        if kind is None:
+            kind = "killed" if status < 0 else "abort"
+            message = f"the child process ended with status {status} and {report.strip() or 'no report'}"
+        elif "runtime error: " in report:
+            message = re.search(r"runtime error: (.*)", report)[1]
+        elif kind in ("out of bounds", "illegal address"):
+            kind, message, argument = _bad_access(kind, function, file, report)
+        elif kind == "data race":
+            message = _race(report, lines)
+    if kind.startswith("uninitialised"):
+        message = "; ".join(filter(None, (message, _origin(report, function.module.source.name))))
+    file_name, line = lines[0] if lines else (None, None)
     return KernelFault(
-        kind, message, kernel=function.name, file=where[0], line=where[1], argument=argument, report=report,
-        thread=place and place.thread, block=place and place.block,
-    )  # fmt: skip
+        kind,
+        message,
+        kernel=function.name,
+        file=file_name,
+        line=line,
+        thread=place and place.thread,
+        block=place and place.block,
+        argument=argument,
+        report=report,
+    )
 
 
-def _lines(report, source_name):
-    """(file, line) of the kernel's own frames in a report, in its order; one of each run of frames (a stack)."""
-    found, in_stack = [], False
+def _kernel_lines(report, source_name):
+    """(file, line) of the kernel's own frames in a report: the innermost one of each stack, in the report's order."""
+    found, stack_done = [], False
     for text in report.splitlines():
-        frame = re.match(r"\s*#\d+ ", text)
+        is_frame = re.match(r"\s*#\d+ ", text)
         match = re.search(rf"({re.escape(source_name)}):(\d+)", text) or re.search(r"([^\s:]+\.cuh?):(\d+)", text)
-        if match and not (frame and in_stack):
+        if match and not (is_frame and stack_done):
             found.append((match[1], int(match[2])))
-        in_stack = bool(frame) and (in_stack or bool(match))
+        stack_done = bool(is_frame) and (stack_done or bool(match))
     return found
 
 
-def _explain(kind, function, file, report, lines):
-    """(message, name of the parameter) for a fault that a sanitizer found."""
-    if "runtime error: " in report:
-        return re.search(r"runtime error: (.*)", report)[1], None
-    if kind in ("out of bounds", "illegal address"):
-        address = re.search(r"(?:on|unknown) address (0x[0-9a-f]+)", report)
-        access = re.search(r"\b(READ|WRITE) (?:of size (\d+)|memory access)", report)
-        verb = "an access"
-        if access:
-            size = f" of {access[2]} bytes" if access[2] else ""
-            verb = f"a {access[1].lower()}{size}"
-        place, argument = _locate(function, file, int(address[1], 16)) if address else ("an unknown address", None)
-        return f"{verb} {place}", argument
-    if kind == "uninitialised value":
-        return f"this value comes from line {lines[1][1]}" if len(lines) > 1 else "", None
-    if kind == "data race":
-        accesses = re.findall(
-            r"^  (?:Previous )?(?:atomic )?(read|write) of size", report, re.MULTILINE | re.IGNORECASE
-        )
-        numbers = [line for _, line in lines]
-        if len(accesses) == 2 and len(numbers) > 1:
-            return f"a {accesses[0].lower()} here, a {accesses[1].lower()} by another thread at line {numbers[1]}", None
-    return "", None
+def _bad_access(kind, function, file, report):
+    """(kind, message, name of the parameter) for a report that names an address."""
+    access = re.search(r"\b(READ|WRITE) (?:of size (\d+)|memory access)", report)
+    what = f"a {access[1].lower()}" if access else "an access"
+    if access and access[2]:
+        what += f" of {access[2]} bytes"
+    address = re.search(r"(?:on|unknown) address (0x[0-9a-f]+)", report)
+    if not address:
+        return kind, what, None
+    near = _nearest(function, file, int(address[1], 16))
+    if not near:
+        return kind, f"{what} at {address[1]}, far from every array", None
+    where, name = near
+    return "out of bounds", f"{what} {where}", name
 
 
-def _locate(function, file, address):
-    """("4 bytes past the end of argument 1 (x)", "x") for an address of the child."""
-    places = []
-    header = file.header
-    for position in range(header.argument_count):
-        region_index = header.arguments[position].region
-        if region_index >= 0:
-            region = header.regions[region_index]
-            places.append((region.address, region.size, region.reserved // 2, function.parameter(position), position))
-    for slot in header.launch.slots[: header.launch.slot_count]:
+def _nearest(function, file, address):
+    """("4 bytes past the end of argument 1 (x)", "x") for an address of the child that lies near an array."""
+    arrays = []  # (start, size, how far its surroundings reach, label, name of the parameter)
+    for position, (region, offset, size) in file.reaches.items():
+        place = file.header.regions[region]
+        name = function.parameters[position] if position < len(function.parameters) else None
+        arrays.append((place.address + offset, size, place.reserved // 2, function.parameter(position), name))
+    for slot in file.header.launch.slots[: file.header.launch.slot_count]:
         name = slot.name.decode()
         label = name if name.startswith("dynamic") else f"__shared__ {name}"
-        places.append((slot.address, slot.size, 16 * 1024, label, None))
+        arrays.append((slot.address, slot.size, _SHARED_REDZONE, label, None))
 
-    def distance(place):
-        start, size = place[:2]
-        return start - address if address < start else max(0, address - (start + size) + 1)
+    def distance(array):
+        return max(array[0] - address, address - array[0] - array[1], 0)
 
-    near = [place for place in places if distance(place) <= place[2]]
+    near = [array for array in arrays if distance(array) <= array[2]]
     if not near:
-        return f"at address {address:#x}, far from every array", None
-    start, size, _, label, position = min(near, key=distance)
-    known = position is not None and position < len(function.parameters)
-    name = function.parameters[position] if known else None
+        return None
+    start, size, _, label, name = min(near, key=distance)
     if address < start:
         return f"{start - address} bytes before the start of {label}", name
     if address >= start + size:
@@ -122,19 +119,28 @@ def _locate(function, file, address):
     return f"in {label}", name
 
 
-def _uninitialised_output(function, file, report):
-    """The fault for a written array that holds bytes from nowhere."""
-    header = file.header
-    address = header.launch.fault.address
-    for position in range(header.argument_count):
-        argument = header.arguments[position]
-        region = header.regions[argument.region] if argument.region >= 0 else None
-        if region and region.written and region.address <= address < region.address + region.size:
-            byte = address - region.address - argument.offset
-            lines = _lines(report, function.module.source.name)
+def _race(report, lines):
+    accesses = re.findall(r"^  (?:Previous )?((?:atomic )?(?:read|write)) of size", report, re.MULTILINE | re.I)
+    if len(accesses) < 2 or len(lines) < 2:
+        return ""
+    return f"{accesses[0].lower()} here, {accesses[1].lower()} by another thread at line {lines[1][1]}"
+
+
+def _uninitialised_output(function, file):
+    """(message, name of the parameter) for a written array that holds bytes from nowhere."""
+    address = file.header.launch.fault.address
+    for position, (region, offset, size) in file.reaches.items():
+        byte = address - file.header.regions[region].address - offset
+        if file.header.regions[region].written and 0 <= byte < size:
             name = function.parameters[position] if position < len(function.parameters) else None
-            message = f"byte {byte} of {function.parameter(position)} was never initialised"
-            return _fault(
-                "uninitialised output", message, function, None, report, name, lines[0] if lines else (None, None)
-            )
-    raise AssertionError("an address outside every argument")
+            return f"byte {byte} of {function.parameter(position)} was never initialised", name
+    return "a byte between the rows of the arguments was never initialised", None
+
+
+def _origin(report, source_name):
+    """Where the memory of an uninitialised value was declared, in words, or ""."""
+    marked = report.rpartition("Memory was marked as uninitialized")[2]
+    if "out_of_bounds" in marked:
+        return "read outside of every array"
+    lines = _kernel_lines(marked.partition("SUMMARY")[0], source_name)
+    return f"the value comes from the memory declared at line {lines[0][1]}" if lines else ""

@@ -44,6 +44,17 @@ inline long first_uninitialised(const void*, size_t) { return -1; }
 inline void report_uninitialised(const void*, size_t) {}
 #endif
 
+// Which stack is in use: the checks of local variables depend on it.
+#if defined(CUDA_HOST_ASAN)
+inline void leaving_for(const void* stack, size_t bytes) { __sanitizer_start_switch_fiber(nullptr, stack, bytes); }
+inline void arrived(const void** old_stack, size_t* old_bytes) {
+    __sanitizer_finish_switch_fiber(nullptr, old_stack, old_bytes);
+}
+#else
+inline void leaving_for(const void*, size_t) {}
+inline void arrived(const void**, size_t*) {}
+#endif
+
 // ThreadSanitizer sees every fiber as a thread. A switch orders nothing (flag 1): only the barriers do.
 #if defined(CUDA_HOST_TSAN)
 constexpr bool kFiberIsThread = true;

@@ -25,6 +25,7 @@ namespace {
 struct Fiber {
     Context context;
     char* stack = nullptr;
+    size_t stack_bytes = 0;
     void* tsan = nullptr;
     Fiber* next_free = nullptr;
 };
@@ -130,6 +131,7 @@ void prepare_fibers() {
         for (size_t i = 0; i < kSets * kMaxThreads; ++i) {
             mprotect(memory + i * kStep, kPage, PROT_NONE);
             fibers[i].stack = memory + i * kStep + kPage;
+            fibers[i].stack_bytes = kStackBytes;
         }
         main_fiber.tsan = tell::this_fiber();
     }
@@ -151,8 +153,10 @@ void become(Thread* thread) {
 }
 
 void switch_fiber(Fiber& from, Fiber& to) {
+    tell::leaving_for(to.stack, to.stack_bytes);
     tell::switch_to(to.tsan);
     switch_context(from.context, to.context);
+    tell::arrived(nullptr, nullptr);
 }
 
 void resume(Fiber& from, Thread* thread) {
@@ -326,6 +330,13 @@ void finish_thread() {
 // What a fiber does: a thread that has finished hands its stack to one that hasn't started. A kernel without
 // barriers thus runs all its threads on one warm stack.
 void run_threads() {
+    const void* old_stack = nullptr;
+    size_t old_bytes = 0;
+    tell::arrived(&old_stack, &old_bytes);
+    if (!main_fiber.stack) {  // the first switch of all came from the main stack
+        main_fiber.stack = static_cast<char*>(const_cast<void*>(old_stack));
+        main_fiber.stack_bytes = old_bytes;
+    }
     for (;;) {
         kernel(arguments);
         Fiber* mine = current->fiber;
