@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from .figures import AFTER, BEFORE, MEANING, paint, show, slot_map
+from .figures import AFTER, BEFORE, MEANING, legend, paint, show, slot_map
 from .timing import Timing
 
 QUIET = "#BBBBBB"  # an arrow that carries nothing but numbers
@@ -150,6 +150,8 @@ def slot_maps(maps: Mapping[str, Sequence[str]], title: str, caption: str) -> No
         axes.set(ylabel="", yticks=[])
         axes.set_xticks([slot + 0.5 for slot in range(len(states))], range(len(states)))
         axes.set_title(name, fontweight="normal", fontsize=10)
+        axes.get_legend().remove()
+    legend(lines[0], [meaning for meaning in MEANING if any(meaning in states for states in maps.values())])
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     show(figure, caption)
 
