@@ -118,11 +118,12 @@ def _check_predicate(predicate, cases, wanted):
             for split, columns in ((1, 1), (1, 70), (4, 128), (4, 512)):
                 indices = torch.tensor(slots, dtype=dtype)
                 copied, clean = _rows_copied(module, indices, columns, argument, split)
-                what = f"argument {argument}, {columns} columns, {split} warps a row, {dtype} indices"
+                what = f"reserved_skip_index = {argument} ({columns} columns, {split} warps a row, {dtype} indices)"
                 for row, slot in enumerate(slots):
                     want = wanted(slot, argument)
-                    require(copied[row] == want, f"{what}: row {row} should {'' if want else 'not '}reach slot {slot}")
-                require(clean, f"{what}: a slot that no row should reach was written")
+                    does = "should be copied, all of it, and is not" if want else "should be skipped and is copied"
+                    require(copied[row] == want, f"{what}: the row for slot {slot} {does}")
+                require(clean, f"{what}: bytes that no row should reach were written")
 
 
 @checker
