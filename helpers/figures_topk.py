@@ -146,7 +146,7 @@ def index_range(axes: Axes, slots: dict[str, torch.Tensor], num_slots: int) -> N
     axes.axvspan(0.5, num_slots, color=MEANING["real slot"].colour, alpha=0.25, linewidth=0)
     axes.axvline(num_slots, color=MEANING["real slot"].colour, linewidth=1.5)
     axes.text(num_slots**0.5, -0.62, f"the pool: {num_slots} slots", ha="center", va="center", color="#005C43")
-    axes.text((num_slots * 2.0**31) ** 0.5, -0.62, "somebody else's memory, or nobody's", ha="center", va="center")
+    axes.text((num_slots * 2.0**32) ** 0.5, -0.62, "no slot of the pool", ha="center", va="center")
     spread = np.random.default_rng(0)
     for line, indices in enumerate(slots.values()):
         values = indices.cpu().double().numpy()
@@ -156,7 +156,7 @@ def index_range(axes: Axes, slots: dict[str, torch.Tensor], num_slots: int) -> N
             face = "none" if negative else MEANING["unwritten"].colour
             axes.scatter(np.abs(values[mine]).clip(min=0.8), height[mine], s=22, facecolor=face, edgecolor="#333333")
     axes.set_yticks(range(len(slots)), list(slots))
-    axes.set(xscale="log", xlim=(0.5, 2.0**32), ylim=(len(slots) - 0.4, -0.9), xlabel="slot number (its size)")
+    axes.set(xscale="log", xlim=(0.5, 2.0**32), ylim=(len(slots) - 0.4, -0.9), xlabel="slot number, without its sign")
     axes.scatter([], [], s=22, facecolor=MEANING["unwritten"].colour, edgecolor="#333333", label="positive")
     axes.scatter([], [], s=22, facecolor="none", edgecolor="#333333", label="negative")
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
@@ -169,23 +169,22 @@ def faults(axes: Axes, above, in_bin, faulty, k: int, cap: int) -> None:
     top = 1.05 * max(in_bin.max(), cap)
     axes.add_patch(Rectangle((0, cap), k - cap, top - cap, facecolor="#F0E442", alpha=0.3, linewidth=0))
     axes.plot(above[~faulty], in_bin[~faulty], ".", color="#009E73", markersize=4, label=f"right: {(~faulty).sum()}")
-    axes.plot(above[faulty], in_bin[faulty], "x", color="#D55E00", markersize=4, label=f"at fault: {faulty.sum()}")
-    axes.set(xlim=(0, k), ylim=(0, top), xlabel="scores above the bin", ylabel="scores in the bin")
+    axes.plot(above[faulty], in_bin[faulty], "x", color="#333333", markersize=4, label=f"at fault: {faulty.sum()}")
+    axes.set(xlim=(0, 1.02 * k), ylim=(0, top), xlabel="scores above the bin", ylabel="scores in the bin")
     axes.legend(loc="lower left", frameon=True, framealpha=0.9)
 
 
-def times(axes: Axes, timings: dict, before: str, after: str, ratio: tuple[float, float, float]) -> None:
-    """Every sample of two timings (names in `timings`), their medians, and the ratio after/before with quartiles."""
+def times(axes: Axes, timings: dict, before: str, after: str) -> None:
+    """Samples of two timings (names in `timings`) with their medians; the slowest tenth lies outside the picture."""
     spread = np.random.default_rng(0)
     unit, scale = ("ms", 1e3) if timings[before].median > 1e-3 else ("us", 1e6)
-    for line, (name, look) in enumerate(((before, BEFORE), (after, AFTER))):
-        samples = scale * np.array(timings[name].samples)
-        axes.plot(samples, line + spread.uniform(-0.2, 0.2, len(samples)), "o", color=look.colour, alpha=0.5)
+    samples = {name: scale * np.array(timings[name].samples) for name in (before, after)}
+    for line, (name, look, marker) in enumerate(((before, BEFORE, "s"), (after, AFTER, "o"))):
+        height = line + spread.uniform(-0.2, 0.2, len(samples[name]))
+        axes.plot(samples[name], height, marker, color=look.colour, alpha=0.5)
         axes.plot([scale * timings[name].median] * 2, [line - 0.35, line + 0.35], color=look.colour, linewidth=2.5)
+    low, high = np.quantile(np.concatenate(list(samples.values())), [0, 0.9])
+    margin = 0.05 * (high - low) + 1e-3 * low
     axes.set_yticks([0, 1], [before, after])
-    middle, low, high = ratio
-    axes.set(ylim=(1.6, -0.6), xlabel=f"time of one call, {unit}; bar: median")
-    axes.text(
-        1.01, 0.5, f"after / before\n{middle:.3f}\n({low:.3f} to {high:.3f})", transform=axes.transAxes, va="center"
-    )
+    axes.set(xlim=(low - margin, high + margin), ylim=(1.6, -0.6), xlabel=f"time of one call, {unit}; bar: median")
     axes.tick_params(axis="y", length=0)
