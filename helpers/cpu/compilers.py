@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,12 +43,14 @@ def _version(command):
 
 
 @functools.cache
-def _can_link(command, flag):
-    """Whether the compiler has the runtime library of a sanitizer."""
-    done = subprocess.run(
-        [*command, "-x", "c++", "-", "-o", os.devnull, flag], input="int main() {}", text=True, capture_output=True
-    )
-    return done.returncode == 0
+def _works(command, flag):
+    """Whether the compiler has a sanitizer's library, and a program with it runs on this kernel."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "program"
+        build = [*command, "-x", "c++", "-", "-o", str(program), flag]
+        if subprocess.run(build, input="int main() {}", text=True, capture_output=True).returncode:
+            return False
+        return subprocess.run([str(program)], capture_output=True).returncode == 0
 
 
 def _gxx():
@@ -58,7 +61,7 @@ def _gxx():
 def _clang():
     for name in ("clang++-19", "clang++", "clang++-20", "clang++-18", "clang++-17", "clang++-16"):
         found = shutil.which(name)
-        if found and _can_link((found,), "-fsanitize=memory"):
+        if found and _works((found,), "-fsanitize=memory"):
             return (found,)
     return None
 
@@ -89,8 +92,8 @@ def toolchain(mode):
     }[mode]
     if not command:
         return _GXX
-    if not _can_link(command, sanitize):
-        return f"the library of {sanitize} for {command[0]}: apt-get install g++ (libasan, libubsan, libtsan)"
+    if not _works(command, sanitize):
+        return f"a working {sanitize} of {command[0]}: apt-get install g++ (it brings libasan, libubsan and libtsan)"
     # The runtime itself isn't instrumented: it works beneath the sanitizer and tells it what to know.
     kernel = (*_COMMON, *_REPORTS, _OWN, sanitize, "-fno-sanitize-recover=all")
     return Toolchain(command, _version(command), kernel, (*_COMMON, "-O2", "-g1", define), (sanitize, *_PROGRAM))

@@ -86,7 +86,12 @@ _unwritten = {}
 
 
 def mark_uninitialised(tensor):
-    """Count a CPU tensor's bytes as never written, in mode "msan", until a launch has written every one of them."""
+    """Count a CPU tensor's bytes as never written, in mode "msan", until a launch has written every one of them.
+
+    Raises ValueError for a tensor with gaps between its rows: the bytes there belong to others.
+    """
+    if not tensor.is_contiguous():
+        raise ValueError(f"tensor has strides {list(tensor.stride())}; it should be contiguous")
     key = id(tensor)
     _unwritten[key] = (weakref.ref(tensor, lambda _: _unwritten.pop(key, None)), reach(tensor))
 

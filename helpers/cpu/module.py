@@ -8,11 +8,11 @@ import torch
 from . import child, launch
 from .build import build_kernels
 from .settings import current
-from .source import kernel_names, parameter_names
+from .source import parameter_names, plain_kernels
 
 _POINTER, _CONST_POINTER, _INTEGER, _FLOATING, _BOOLEAN, _STRUCT = range(6)
 _KINDS = {_INTEGER: "iu", _FLOATING: "f", _BOOLEAN: "b", _STRUCT: "V"}
-_NAMES = {_INTEGER: "integer", _FLOATING: "floating-point number", _BOOLEAN: "bool", _STRUCT: "struct"}
+_NAMES = {_INTEGER: "an integer", _FLOATING: "a floating-point number", _BOOLEAN: "a bool", _STRUCT: "a struct"}
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
 
@@ -20,14 +20,16 @@ MAX_BLOCK = (1024, 1024, 64)
 class HostModule:
     """The kernels of one source, built for the CPU. Same calls as cupy.RawModule.
 
-    source: a Source. name_expressions: as for NVRTC; when empty, every kernel that is no template.
+    source: a Source. name_expressions: as for NVRTC; when empty, the extern "C" kernels.
     defines: tuple of (name, value).
     """
 
     def __init__(self, source, name_expressions, defines):
         self.source = source
-        self.name_expressions = tuple(name_expressions) or tuple(kernel_names(source.text))
+        self.name_expressions = tuple(name_expressions) or tuple(plain_kernels(source.text))
         self.defines = defines
+        if not self.name_expressions:
+            raise ValueError(f'{source.name} has no extern "C" kernel; name_expressions should name some')
         launch.load(self.library("fast"))  # compiles now, so that errors come here
 
     def library(self, mode):
@@ -98,7 +100,7 @@ class HostFunction:
                 if isinstance(argument, np.generic)
                 else type(argument).__name__
             )
-            raise TypeError(f"{where} is a {_NAMES[kind]} of {size} bytes, got {given}")
+            raise TypeError(f"{where} is {_NAMES[kind]} of {size} bytes, got {given}")
         return (ctypes.c_char * size).from_buffer_copy(argument.tobytes())
 
 

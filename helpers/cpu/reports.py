@@ -16,6 +16,7 @@ _KINDS = (
     (r"Sanitizer: (?:use-after-poison|\w+-buffer-(?:over|under)flow|unknown-crash)", "out of bounds"),
     (r"Sanitizer: stack-overflow", "stack overflow"),
     (r"Sanitizer: (?:SEGV|BUS)", "illegal address"),
+    (r"Sanitizer: ILL", "illegal instruction"),
     (r"Sanitizer: FPE", "integer division by zero"),
 )
 _SHARED_REDZONE = 16 * 1024  # as kRedzone in runtime/shared.cpp

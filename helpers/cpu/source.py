@@ -100,9 +100,10 @@ def rewrite_shared(text, name):
     return "".join(pieces) + text[end:]
 
 
-def kernel_names(text):
-    """Names of the kernels that a source defines, in its order."""
-    return list(dict.fromkeys(_KERNEL.findall(blank_comments(text))))
+def plain_kernels(text):
+    """Names of the kernels that need no name expression: those declared extern "C"."""
+    clean = blank_comments(text)
+    return [match[1] for match in _KERNEL.finditer(clean) if re.search(r"\bextern\s+$", clean[: match.start()])]
 
 
 def parameter_names(text, expression):
@@ -117,7 +118,9 @@ def parameter_names(text, expression):
             depth += (clean[end] == "(") - (clean[end] == ")")
             end += 1
         parameters = split_at_commas(clean[match.end() : end - 1])
-        return [re.findall(r"\w+", parameter)[-1] for parameter in parameters if parameter.strip()]
+        return [
+            re.findall(r"\w+", re.sub(r"\[.*?\]", "", parameter))[-1] for parameter in parameters if parameter.strip()
+        ]
     return []
 
 
