@@ -1,0 +1,171 @@
+"""compile_cuda, launch and compile_to_cubin: one source on every device, and errors that point into it."""
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import compile_cuda, compile_to_cubin, cpu, kernel, launch
+from helpers import device as best_device
+
+ADD = """
+template <typename T, int kPerThread>
+__global__ void add(const T* x, const T* y, T* out, int n, T offset) {
+  int first = (blockIdx.x * blockDim.x + threadIdx.x) * kPerThread;
+  for (int i = first; i < first + kPerThread && i < n; ++i) out[i] = x[i] + y[i] + offset + T(EXTRA);
+}
+extern "C" __global__ void sum_in_shared(const int* x, int* out) {
+  extern __shared__ int words[];
+  words[threadIdx.x * 32] = x[threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x == 0)
+    for (int i = 0; i < blockDim.x; ++i) *out += words[i * 32];
+}
+"""
+NAMES = ["add<float, 4>", "add<int, 1>", "sum_in_shared"]
+needs_gpu = pytest.mark.skipif(kernel._why_no_cuda() is not None, reason="needs a GPU")
+
+
+def compiled(device, name, extra=0):
+    return compile_cuda(ADD, NAMES, defines={"EXTRA": extra}, device=device).get_function(name)
+
+
+def operands(device, dtype, n=1000):
+    x, y = torch.arange(n, device=device).to(dtype), (torch.arange(n, device=device) * 3).to(dtype)
+    return x, y, torch.full((n,), -1, dtype=dtype, device=device)
+
+
+def test_templates_defines_and_scalars(device):
+    """Both instantiations, with different scalars and a macro; a launch that drops one gives other numbers."""
+    x, y, out = operands(device, torch.float32)
+    launch(compiled(device, "add<float, 4>", 2), 4, 64, (x, y, out, np.int32(998), np.float32(0.5)))
+    assert out.tolist() == [*(4 * i + 2.5 for i in range(998)), -1, -1]
+    x, y, out = operands(device, torch.int32)
+    launch(compiled(device, "add<int, 1>"), (8, 2), (64,), (x, y, out, np.int32(100), np.int32(7)))
+    assert out.tolist() == [*(4 * i + 7 for i in range(100)), *[-1] * 900]
+
+
+def test_strided_views_are_passed_by_their_first_element(device):
+    x = torch.arange(64, dtype=torch.int32, device=device).view(8, 8)
+    out = torch.zeros(1, dtype=torch.int32, device=device)
+    launch(compiled(device, "sum_in_shared"), 1, 4, (x[2:, 3:], out), shared_mem=4 * 32 * 4)
+    assert out.item() == 19 + 20 + 21 + 22
+
+
+def test_more_shared_memory_than_48_kib(device):
+    x, out = torch.arange(1024, dtype=torch.int32, device=device), torch.zeros(1, dtype=torch.int32, device=device)
+    launch(compiled(device, "sum_in_shared"), 1, 1024, (x, out), shared_mem=1024 * 32 * 4)
+    assert out.item() == 1023 * 512
+
+
+@pytest.mark.parametrize("value", [3, 0.5, [1], "x"])
+def test_python_values_are_refused(device, value):
+    x, y, out = operands(device, torch.int32)
+    with pytest.raises(TypeError, match=rf"argument 3 is a {type(value).__name__}; it should be a torch tensor, None"):
+        launch(compiled(device, "add<int, 1>"), 1, 1, (x, y, out, value, np.int32(0)))
+    assert (out == -1).all()
+
+
+def test_a_scalar_of_another_width_is_refused(device):
+    x, y, out = operands(device, torch.int32)
+    with pytest.raises(TypeError, match="argument 3.* 4 bytes, got int64 of 8 bytes"):
+        launch(compiled(device, "add<int, 1>"), 1, 1, (x, y, out, np.int64(1), np.int32(0)))
+    with pytest.raises(TypeError, match="takes 5 arguments, 4 given"):
+        launch(compiled(device, "add<int, 1>"), 1, 1, (x, y, out, np.int32(1)))
+    assert (out == -1).all()
+
+
+def test_tensors_on_another_device_are_refused():
+    x = torch.zeros(1, dtype=torch.int32, device="meta")
+    with pytest.raises(TypeError, match=r"argument 0 \(x\) is on meta, expected a tensor on the CPU"):
+        launch(compiled("cpu", "sum_in_shared"), 1, 1, (x, x))
+
+
+def test_compile_errors_name_file_and_line(device, tmp_path):
+    path = tmp_path / "broken.cu"
+    path.write_text('extern "C" __global__ void kernel(int* x) {\n  x[0] = mistake;\n}\n')
+    with pytest.raises(cpu.CompileError, match=rf"{path}[:(]2\D.*error"):
+        compile_cuda(path, ["kernel"], device=device)
+    with pytest.raises(cpu.CompileError, match=r"inline\.cu[:(]3\D.*error"):
+        compile_cuda("\n" + path.read_text(), ["kernel"], device=device)
+    with pytest.raises(cpu.CompileError, match=rf"{path}\(2\).*error"):
+        compile_to_cubin(path, ["kernel"])
+
+
+def test_sources_are_found_in_kernels_and_compiled_once(device):
+    assert compile_cuda("leave_in_shared.cu", ["leave_in_shared"], device=device) is compile_cuda(
+        kernel.KERNELS / "leave_in_shared.cu", ["leave_in_shared"], device=device
+    )
+    with pytest.raises(FileNotFoundError, match="no CUDA source 'absent.cu'"):
+        compile_cuda("absent.cu", ["x"], device=device)
+    with pytest.raises(ValueError, match="device is 'tpu'; it should be 'cpu' or 'cuda'"):
+        compile_cuda(ADD, NAMES, device="tpu")
+
+
+def test_an_edited_file_is_compiled_again(device, tmp_path):
+    path = tmp_path / "edited.cu"
+    for value in (1, 2):
+        path.write_text(f'extern "C" __global__ void kernel(int* x) {{ *x = {value}; }}\n')
+        out = torch.zeros(1, dtype=torch.int32, device=device)
+        launch(compile_cuda(path, device=device).get_function("kernel"), 1, 1, (out,))
+        assert out.item() == value
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120"])
+def test_cubins_need_no_gpu(arch):
+    built = compile_to_cubin(ADD, NAMES, arch, defines={"EXTRA": 0})
+    assert built.cubin[:4] == b"\x7fELF" and built.arch == arch and built.seconds > 0
+    assert list(built.names) == NAMES and built.names["sum_in_shared"] == "sum_in_shared"
+    assert built.names["add<float, 4>"].encode() in built.cubin
+
+
+def test_cubin_with_half_types_finds_the_headers():
+    source = '#include <cuda_fp16.h>\n#include <cuda_bf16.h>\nextern "C" __global__ void k(__half* x) { x[0] += x[1]; }'
+    assert b"k" in compile_to_cubin(source, arch="sm_90").cubin
+    with pytest.raises(cpu.CompileError, match="invalid value for --gpu-architecture"):
+        compile_to_cubin(source, arch="sm_17")
+
+
+def test_the_environment_chooses_the_device(monkeypatch):
+    monkeypatch.setenv("KERNEL_DEVICE", "cpu")
+    assert best_device() == "cpu"
+    monkeypatch.setenv("KERNEL_DEVICE", "tpu")
+    with pytest.raises(ValueError, match="KERNEL_DEVICE is 'tpu'; it should be cpu or cuda"):
+        best_device()
+    monkeypatch.setenv("KERNEL_DEVICE", "cuda")
+    monkeypatch.setattr(kernel, "_why_no_cuda", lambda: "there is none")
+    with pytest.raises(RuntimeError, match="KERNEL_DEVICE is cuda, but there is none"):
+        best_device()
+    monkeypatch.delenv("KERNEL_DEVICE")
+    assert best_device() == "cpu"
+
+
+@needs_gpu
+@pytest.mark.parametrize("pdl", [False, True])
+def test_launches_follow_torchs_stream_and_can_be_captured(pdl):
+    """Replayed on new input, the graph must give new output. A launch on another stream isn't in the graph."""
+    function = compiled("cuda", "add<int, 1>")
+    x, y, out = operands("cuda", torch.int32)
+    arguments = (x, y, out, np.int32(1000), np.int32(7))
+    launch(function, 16, 64, arguments, pdl=pdl)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch(function, 16, 64, arguments, pdl=pdl)
+        out += 1
+    x.fill_(5), y.fill_(6), out.fill_(0)
+    graph.replay()
+    assert out.tolist() == [19] * 1000
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(10**8)
+        x.fill_(1)
+        launch(function, 16, 64, arguments, pdl=pdl)
+    stream.synchronize()
+    assert out.tolist() == [14] * 1000
+
+
+@needs_gpu
+def test_cpu_tensors_are_refused_by_a_gpu_kernel():
+    x, y, out = operands("cpu", torch.int32)
+    with pytest.raises(TypeError, match="argument 0 is on cpu; it should be on a GPU"):
+        launch(compiled("cuda", "add<int, 1>"), 1, 1, (x, y, out, np.int32(1), np.int32(0)))
