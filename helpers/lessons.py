@@ -15,9 +15,7 @@ import datetime
 import hashlib
 import json
 import os
-import platform
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -25,18 +23,13 @@ from pathlib import Path
 
 import torch
 
-from helpers import checks, cpu
+from helpers import checks
+from helpers.doctor import compiler, cuda_majors, driver_version, versions
 from helpers.kernel import device
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 EXECUTED = NOTEBOOKS / "executed"
-MODE_PURPOSES = {
-    "fast": "every ordinary launch",
-    "checked": "finds accesses out of bounds",
-    "msan": "finds reads of what nobody wrote",
-    "tsan": "finds races between threads",
-}
 GPU_NOTE = "GPU: optional. Without one, the same kernels run on the CPU."
 
 
@@ -85,7 +78,7 @@ def provenance(notebook) -> dict[str, str]:
     return {
         **versions(),
         "gpu": torch.cuda.get_device_name(),
-        "driver": _driver_version(),
+        "driver": driver_version() or "unknown",
         "date": datetime.date.today().isoformat(),
         "cells": cells_hash(notebook),
         "code": code_hash(),
@@ -105,36 +98,6 @@ def copy_state(lesson: Path, executed: Path = EXECUTED) -> str:
 # ---------------------------------------------------------------- this machine
 
 
-def versions() -> dict[str, str]:
-    """Versions of what runs the lessons. "cuda": what torch was built for, "none" for a CPU build."""
-    try:
-        from cupy import __version__ as cupy
-    except ImportError as error:
-        cupy = f"missing ({error})"
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda or "none",
-        "cupy": cupy,
-    }
-
-
-def cuda_majors() -> tuple[int | None, int | None]:
-    """CUDA major versions that torch and CuPy were built for; None where there is none."""
-    ours = int(torch.version.cuda.split(".")[0]) if torch.version.cuda else None
-    try:
-        from cupy.cuda import runtime
-    except ImportError:
-        return ours, None
-    return ours, runtime.runtimeGetVersion() // 1000
-
-
-def compiler() -> str | None:
-    """First line of `--version` of the C++ compiler that builds kernels for the CPU, or None."""
-    found = next(filter(None, map(shutil.which, ("g++", "clang++"))), None)
-    return _first_line([found, "--version"]) if found else None
-
-
 def banner() -> None:
     """Print what the kernels of this notebook run on, and what to do where something is missing."""
     have = versions()
@@ -148,25 +111,6 @@ def banner() -> None:
     ours, cupys = cuda_majors()
     if ours and cupys and ours != cupys:
         print(f"WARNING: torch uses CUDA {ours} and CuPy CUDA {cupys}. Install cupy-cuda{ours}x instead.")
-
-
-def doctor() -> str:
-    """A Markdown table of what this machine has for the lessons, and what each part is for."""
-    have = versions()
-    ours, cupys = cuda_majors()
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    modes = cpu.available_modes()
-    tools = [tool for tool in ("compute-sanitizer", "cuda-gdb", "ncu") if shutil.which(tool)]
-    rows = [
-        ("Python, torch", f"{have['python']}, {have['torch']}", "tensors and references"),
-        ("CuPy", f"{have['cupy']}, CUDA {cupys}; torch's CUDA: {ours or 'none'}", "compiles the kernels for a GPU"),
-        ("C++ compiler", compiler() or "missing: please install g++", "compiles the same kernels for the CPU"),
-        *((f"CPU mode `{mode}`", modes[mode] or "yes", purpose) for mode, purpose in MODE_PURPOSES.items()),
-        ("GPU", ", ".join(gpus) or "none", "speed, CUDA graphs, a real illegal access"),
-        ("CUDA tools", ", ".join(tools) or "none", "optional: lesson 30"),
-    ]
-    head = ["| what | found here | the lessons use it for |", "|---|---|---|"]
-    return "\n".join(head + [f"| {what} | {found} | {purpose} |" for what, found, purpose in rows])
 
 
 def excerpt(kernel: str, first: str, last: str | None = None) -> None:
@@ -186,18 +130,6 @@ def excerpt(kernel: str, first: str, last: str | None = None) -> None:
     print(f"kernels/{kernel}")
     for number, line in enumerate(lines[start : stop + 1], start + 1):
         print(f"{number:4}  {line[indent:]}".rstrip())
-
-
-def _driver_version() -> str:
-    return _first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]) or "unknown"
-
-
-def _first_line(command: list[str]) -> str | None:
-    try:
-        text = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return text.splitlines()[0].strip() if text else None
 
 
 # ---------------------------------------------------------------- what a lesson says of itself

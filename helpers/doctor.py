@@ -1,0 +1,216 @@
+"""What this machine has for the lessons, what each missing thing costs you, and the command that fixes it.
+
+    python -m helpers.doctor     one screen; exit status 1 if the lessons can't run here
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import torch
+
+from . import cpu
+from .kernel import _why_no_cuda, cuda_include_dirs
+
+COMPILER = "xcode-select --install" if sys.platform == "darwin" else "sudo apt-get install g++"
+TOOLKIT = "sudo apt-get install cuda-toolkit-13-0   (from NVIDIA's package repository)"
+INSTALL = "make install"
+MODES = {
+    "fast": ("CPU build", "no kernel runs without a GPU", COMPILER),
+    "checked": ("ASan, UBSan", "no red zones: accesses out of bounds stay silent", COMPILER),
+    "msan": ("MSan", "nobody sees reads of what was never written", "sudo apt-get install clang-19 libclang-rt-19-dev"),
+    "tsan": ("TSan", "nobody sees races between threads", COMPILER),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the screen. found: what is here, or "" if it is missing. costs, fix: for a missing thing: what a
+    learner does without, and the command that brings it ("" where none can). needed: no lesson runs without it."""
+
+    what: str
+    found: str
+    costs: str = ""
+    fix: str = ""
+    needed: bool = False
+
+
+def versions():
+    """Versions of what runs the lessons. "cuda": what torch was built for, "none" for a CPU build."""
+    try:
+        from cupy import __version__ as cupy
+    except ImportError as error:
+        cupy = f"missing ({error})"
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda or "none",
+        "cupy": cupy,
+    }
+
+
+def cuda_majors():
+    """CUDA major versions that torch and CuPy were built for; None where there is none."""
+    ours = int(torch.version.cuda.split(".")[0]) if torch.version.cuda else None
+    try:
+        from cupy.cuda import runtime
+    except ImportError:
+        return ours, None
+    return ours, runtime.runtimeGetVersion() // 1000
+
+
+def find_tool(name):
+    """Path of an executable on PATH, in $CUDA_PATH/bin or in /usr/local/cuda/bin, or None."""
+    folders = [os.environ.get("PATH", ""), os.path.join(os.environ.get("CUDA_PATH", "/usr/local/cuda"), "bin")]
+    return shutil.which(name, path=os.pathsep.join(folders))
+
+
+def first_line(command):
+    """The first line that a command prints, or "" if it can't run."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip().splitlines()[0].strip() if done.stdout.strip() else ""
+
+
+def compiler():
+    """First line of `--version` of the C++ compiler that builds kernels for the CPU, or ""."""
+    found = next(filter(None, map(shutil.which, ("g++", "clang++"))), None)
+    return first_line([found, "--version"]) if found else ""
+
+
+def driver_version():
+    """The NVIDIA driver's version, or ""."""
+    return first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+
+
+def _versions_agree():
+    ours, cupys = cuda_majors()
+    said = f"torch {ours or 'none'}, CuPy {cupys or 'none'}"
+    if cupys is None or (ours and ours != cupys):
+        return Finding(
+            "CUDA majors", "", f"{said}: the first kernel on a GPU fails", f"pip install cupy-cuda{ours or 13}x"
+        )
+    return Finding("CUDA majors", said)
+
+
+def _nvrtc():
+    try:
+        from cupy.cuda import nvrtc
+
+        version = ".".join(map(str, nvrtc.getVersion()))
+    except Exception:  # whatever keeps a library from loading
+        return Finding("NVRTC", "", "nothing compiles for a GPU", INSTALL)
+    if not cuda_include_dirs():
+        return Finding("NVRTC", "", f"{version} without CUDA's headers: no bf16 kernel compiles for a GPU", INSTALL)
+    return Finding("NVRTC", version)
+
+
+def _gpu():
+    reason = _why_no_cuda()
+    if reason is None:
+        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        return Finding("GPU", f"{', '.join(names)}, driver {driver_version() or 'unknown'}")
+    costs = f"{reason}. Every cell still runs, on the CPU; times say nothing about a GPU"
+    torch_is_cpu_only = torch.version.cuda is None and driver_version()
+    return Finding("GPU", "", costs, "pip install --force-reinstall torch" if torch_is_cpu_only else "")
+
+
+def _tool(name, costs, fix):
+    path = find_tool(name)
+    lines = [line for line in (first_line([path, "--version"]),) if line] if path else []
+    return Finding(name, (lines or [path])[0], costs, fix) if path else Finding(name, "", costs, fix)
+
+
+def _mode(mode, reason):
+    tool, costs, fix = MODES[mode]
+    found = "" if reason else f"{tool}: {compiler() if mode == 'fast' else 'ready'}"
+    return Finding(f"mode {mode}", found, costs, fix, needed=mode == "fast" and _why_no_cuda() is not None)
+
+
+def findings():
+    """The list of Finding for this machine."""
+    have = versions()
+    transcript = "lesson 30 shows stored transcripts instead"
+    gpu = _gpu()
+    # Without a GPU, NVIDIA's tools would have nothing to look at.
+    toolkit = TOOLKIT if gpu.found else ""
+    bindings = importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings")
+    bindings_version = importlib.metadata.version("cuda-bindings") if bindings else ""
+    cupy_is_here = not have["cupy"].startswith("missing")
+    return [
+        Finding("Python, torch", f"{have['python']}, {have['torch']}", needed=True),
+        Finding("CuPy", have["cupy"] if cupy_is_here else "", "no kernel runs on a GPU", INSTALL),
+        _versions_agree(),
+        _nvrtc(),
+        gpu,
+        Finding("cuda-bindings", bindings_version, "no guard pages and no early launch (PDL) on a GPU", INSTALL),
+        *(_mode(mode, reason) for mode, reason in cpu.available_modes().items()),
+        _tool("gdb", "lesson 30 can't stop inside a CUDA thread", "sudo apt-get install gdb"),
+        _tool("compute-sanitizer", transcript, toolkit),
+        _tool("cuda-gdb", transcript, toolkit),
+    ]
+
+
+def can_run(found):
+    """Whether the lessons run at all, given the findings."""
+    return all(finding.found for finding in found if finding.needed)
+
+
+def in_one_command(found):
+    """One command for all the Debian packages that are missing, or ""."""
+    packages = [
+        package
+        for finding in found
+        if not finding.found and finding.fix.startswith("sudo apt-get install ") and finding.fix != TOOLKIT
+        for package in finding.fix.split()[3:]
+    ]
+    return f"sudo apt-get install {' '.join(dict.fromkeys(packages))}" if packages else ""
+
+
+def screen(found=None):
+    """The findings as text: a line for each thing, two more where it is missing and can be had."""
+    found = findings() if found is None else found
+    lines = []
+    for finding in found:
+        lines.append(f"{'ok' if finding.found else '--':3} {finding.what:18} {(finding.found or 'missing')[:90]}")
+        if not finding.found:
+            lines.append(f"    {'':18} costs: {finding.costs}")
+        if not finding.found and finding.fix:
+            lines.append(f"    {'':18} fix:   {finding.fix}")
+    together = in_one_command(found)
+    missing = sum(not finding.found for finding in found)
+    lines.append("")
+    if not can_run(found):
+        lines.append("The lessons can't run here yet.")
+    else:
+        lines.append(f"The lessons run. Missing: {missing} of {len(found)}." if missing else "Everything is here.")
+    if together:
+        lines.append(f"All system packages at once: {together}")
+    return "\n".join(lines)
+
+
+def table(found=None):
+    """The findings as a Markdown table."""
+    found = findings() if found is None else found
+    rows = ["| what | found here | without it | how to get it |", "|---|---|---|---|"]
+    for finding in found:
+        costs, fix = ("", "") if finding.found else (finding.costs, finding.fix and f"`{finding.fix}`")
+        rows.append(f"| {finding.what} | {finding.found or '**missing**'} | {costs} | {fix} |")
+    return "\n".join(rows)
+
+
+def main():
+    found = findings()
+    print(screen(found))
+    return 0 if can_run(found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
