@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install lab test executed lint compiler
+.PHONY: install lab test executed sanitize lint compiler
 
 install: .venv/.installed
 
@@ -15,6 +15,10 @@ test: compiler install
 # On a machine with a GPU: runs every lesson and keeps the copies with their outputs.
 executed: compiler install
 	$(BIN)/python -m helpers.lessons execute --output notebooks/executed
+
+# Every shipped kernel and variant but the buggy one under every tool: compute-sanitizer on a GPU, else the CPU's modes.
+sanitize: compiler install
+	$(BIN)/python -m helpers.gpu_tools sanitize
 
 lint: install
 	$(BIN)/ruff check . && $(BIN)/nbstripout --verify --keep-id --extra-keys metadata.language_info notebooks/*.ipynb

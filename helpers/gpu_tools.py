@@ -1,0 +1,199 @@
+"""The tools of lesson 30 at work on the programs of helpers/cases.py and on the canaries.
+
+    python -m helpers.gpu_tools record [--output DIR]   on a GPU: run every experiment, store the transcripts
+    python -m helpers.gpu_tools sanitize                every shipped kernel and variant but the buggy one under
+                                                        every tool: compute-sanitizer's four on a GPU, else the
+                                                        modes of the CPU build
+
+Compute-sanitizer needs two things of a program: line numbers (compile_cuda has them) and no memory pool, in which one
+big allocation hides where an array ends.
+"""
+
+import argparse
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from .doctor import find_tool
+from .kernel import device
+from .tool_runs import TRANSCRIPTS, absent, load, run_limited, run_tool, store
+
+TOOLS = ("memcheck", "initcheck", "racecheck", "synccheck")
+LIMIT = 90  # seconds for one experiment
+NO_POOL = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+# API errors are left out: torch's own probing of the driver makes some. Few reports: each is like the next.
+SANITIZER_OPTIONS = ("--report-api-errors", "no", "--show-backtrace", "device", "--print-limit", "4")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A tool on a case. tool: of compute-sanitizer's four, "coredump", "gdb" or "" (none)."""
+
+    case: str
+    tool: str = ""
+    options: tuple = ()
+    environment: tuple = ()
+
+
+EXPERIMENTS = {
+    "late": Experiment("late_error"),
+    "blocking": Experiment("late_error", environment=(("CUDA_LAUNCH_BLOCKING", "1"),)),
+    "coredump": Experiment("decode_step", "coredump"),
+    "memcheck": Experiment("decode_step", "memcheck"),
+    "initcheck": Experiment("select", "initcheck"),
+    "initcheck_shared": Experiment("select", "initcheck", ("--initcheck-address-space", "shared")),
+    "initcheck_global": Experiment("staged_global", "initcheck"),
+    "racecheck": Experiment("lost_barrier", "racecheck"),
+    "printf": Experiment("report_rows"),
+    "gdb": Experiment("decode_step", "gdb"),
+}
+
+
+def missing(name):
+    """Why an experiment can't run here, or None."""
+    experiment = EXPERIMENTS[name]
+    executable = {"coredump": "cuda-gdb", "gdb": "gdb", "": ""}.get(experiment.tool, "compute-sanitizer")
+    if executable and not find_tool(executable):
+        return f"{executable} is not on this machine"
+    if experiment.tool != "gdb" and device() != "cuda":
+        return "no GPU is in use here"
+    if unknown := [option for option in experiment.options if option.startswith("--") and option not in _help()]:
+        return f"this compute-sanitizer has no option {unknown[0]}"
+    return None
+
+
+@functools.cache
+def _help():
+    command = [find_tool("compute-sanitizer"), "--help"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+
+
+def see(name):
+    """The ToolRun of an experiment: live where its tool is, else from the transcripts, else one that says why not."""
+    reason = missing(name)
+    if not reason:
+        return run(name)
+    return load(name) or absent(
+        name, "", f"{name}: {reason}, and nothing is stored yet (`python -m helpers.gpu_tools record`, on a GPU)"
+    )
+
+
+def run(name):
+    """Run an experiment here and return its ToolRun."""
+    experiment = EXPERIMENTS[name]
+    case = [sys.executable, "-m", "helpers.cases", experiment.case]
+    shown = f"python -m helpers.cases {experiment.case}"
+    environment = dict(experiment.environment) or {"CUDA_LAUNCH_BLOCKING": "0"}
+    if experiment.tool == "gdb":
+        return _run_gdb(name, case, shown)
+    if experiment.tool == "coredump":
+        return _run_coredump(name, case, shown)
+    if not experiment.tool:
+        typed = "".join(f"{key}={value} " for key, value in experiment.environment)
+        return run_tool(name, "", case, typed + shown, environment, LIMIT)
+    return _run_sanitizer(name, experiment.tool, experiment.options, case, shown, LIMIT)
+
+
+def _run_sanitizer(name, tool, options, program, shown, limit):
+    options = ("--tool", tool, *options)
+    command = [find_tool("compute-sanitizer"), *options, *SANITIZER_OPTIONS, *program]
+    typed = f"compute-sanitizer {' '.join(options)} {shown}"
+    return run_tool(name, "compute-sanitizer", command, typed, NO_POOL, limit)
+
+
+def _run_coredump(name, case, shown):
+    """Let the case die of its fault and leave a coredump without memory contents; then open that."""
+    with tempfile.TemporaryDirectory(prefix="coredump-") as folder:
+        core = Path(folder, "core")
+        asked = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "1", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP": "1"}
+        run_limited(case, {**asked, "CUDA_COREDUMP_FILE": str(core)}, LIMIT)
+        words = ["set debuginfod enabled off", f"target cudacore {core}", "info cuda kernels", "backtrace",
+                 "x/i $errorpc", "x/2i $pc"]  # fmt: skip
+        command = [find_tool("cuda-gdb"), "-nx", "-batch", *(part for word in words for part in ("-ex", word))]
+        typed = f"CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1 ... {shown}; cuda-gdb -ex 'target cudacore core' ..."
+        return run_tool(name, "cuda-gdb", command, typed, {}, LIMIT)
+
+
+def _run_gdb(name, case, shown):
+    """The case on the CPU build, stopped by its fault. Only the kernel's own symbols are read: torch has too many."""
+    indices = [f"print *(unsigned (*)[3])&{name}" for name in ("threadIdx", "blockIdx")]
+    words = ["set debuginfod enabled off", "set auto-solib-add off", "set confirm off", "run",
+             "sharedlibrary /[0-9a-f]*\\.so", "backtrace 1", *indices, "x/i $pc"]  # fmt: skip
+    options = [part for word in words for part in ("-ex", word)]
+    environment = {"KERNEL_DEVICE": "cpu", "KERNEL_MODE": "fast"}
+    command = [find_tool("gdb"), "-nx", "-batch", "-iex", "set auto-load off", *options, "--args", *case]
+    return run_tool(name, "gdb", command, f"gdb -ex run -ex backtrace ... --args {shown}", environment, LIMIT)
+
+
+def record(folder):
+    """Run every experiment and every canary under every tool on this GPU and store what they say. Returns how many
+    experiments gave evidence."""
+    from .canary_table import run_gpu_tools
+
+    wanted = [name for name in EXPERIMENTS if EXPERIMENTS[name].tool != "gdb"]
+    done = 0
+
+    def attempt(name):
+        reason = missing(name)
+        if reason:
+            return name, absent(name, "", reason)
+        try:
+            return name, run(name)
+        except Exception as error:  # one tool that fails must not cost the others their machine time
+            return name, absent(name, "", f"{type(error).__name__}: {error}")
+
+    with ThreadPoolExecutor(4) as pool:
+        for name, result in pool.map(attempt, wanted):
+            done += bool(result)
+            if result:
+                store(result, folder)
+            said = "; ".join(map(str, result.findings[:2])) or (result.text.splitlines() or [""])[-1]
+            print(f"{name:17} {result.status:9} {result.seconds:5.1f} s  {said[:150]}", flush=True)
+    run_gpu_tools(folder)
+    return done
+
+
+def sanitize():
+    """Every shipped kernel under every tool of this machine. Returns how many tools found something or failed."""
+    program = [sys.executable, "-m", "helpers.shipped"]
+    if device() == "cpu":
+        return subprocess.run([*program, "--modes"], check=False).returncode
+    if not find_tool("compute-sanitizer"):
+        print("compute-sanitizer is not on this machine; it comes with the CUDA toolkit", file=sys.stderr)
+        return len(TOOLS)
+    with ThreadPoolExecutor(len(TOOLS)) as pool:
+        shown = "python -m helpers.shipped"
+        runs = pool.map(lambda tool: _run_sanitizer(tool, tool, (), program, shown, 300), TOOLS)
+        failed = 0
+        for result in runs:
+            complete = result.status == "finished" and "all shipped kernels ran" in result.text
+            clean = complete and result.count == 0
+            failed += not clean
+            print(f"{result.name:10} {result.count} errors in {result.seconds} s, {'clean' if clean else 'NOT CLEAN'}")
+            if not clean:
+                result.show(60)
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m helpers.gpu_tools", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("record").add_argument("--output", type=Path, default=TRANSCRIPTS)
+    commands.add_parser("sanitize")
+    arguments = parser.parse_args()
+    if arguments.command == "sanitize":
+        return min(sanitize(), 1)
+    if device() != "cuda":
+        print("transcripts come from a GPU; helpers.device() is 'cpu' here", file=sys.stderr)
+        return 2
+    os.environ.pop("CUDA_LAUNCH_BLOCKING", None)
+    return 0 if record(arguments.output) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

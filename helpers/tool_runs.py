@@ -1,0 +1,180 @@
+"""One run of a tool on a program: a child with a time limit, its text, where it ran; and its stored form."""
+
+import datetime
+import functools
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+
+from .doctor import driver_version
+from .kernel import KERNELS
+from .tool_reports import coredump_findings, gdb_findings, sanitizer_count, sanitizer_findings
+
+ROOT = Path(__file__).resolve().parent.parent
+TRANSCRIPTS = Path(__file__).resolve().parent / "transcripts"
+_READERS = {"compute-sanitizer": sanitizer_findings, "cuda-gdb": coredump_findings, "gdb": gdb_findings}
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """What a tool said.
+
+    tool: "compute-sanitizer", "cuda-gdb", "gdb" or "" (the bare program). command: as one would type it.
+    status: "finished", "timed out", or "absent" (never run: then `text` says why). text: what it printed.
+    seconds: wall time. device, date: where and when. stored: read from a file, not run just now.
+    sources: what stood at the lines that it names when it ran, as {"file:line": text}. code: a hash of the programs.
+    """
+
+    name: str
+    tool: str
+    command: str
+    status: str
+    text: str
+    seconds: float = 0.0
+    device: str = ""
+    date: str = ""
+    code: str = ""
+    stored: bool = False
+    sources: dict = field(default_factory=dict)
+
+    def __bool__(self):
+        """Whether there is any evidence."""
+        return self.status != "absent"
+
+    @property
+    def findings(self):
+        """List of Finding, empty if the tool is silent."""
+        return _READERS[self.tool](self.text) if self and self.tool else []
+
+    @property
+    def count(self):
+        """Errors or hazards that compute-sanitizer counts; None if it never got there."""
+        return sanitizer_count(self.text)
+
+    def code_of(self, finding):
+        """The source lines that a finding names, as they were when the tool ran."""
+        return [self.sources.get(f"{finding.file}:{line}", "") for line in finding.lines]
+
+    @property
+    def heading(self):
+        if not self:
+            return f"[no transcript] {self.text}"
+        where = f"stored, {self.date}, {self.device}" if self.stored else f"live, {self.device}"
+        return f"[{where}] $ {self.command}"
+
+    def show(self, most_lines=16, containing=""):
+        """Print the heading and the text, cut after so many lines. containing: only lines in which this occurs."""
+        lines = [line for line in self.text.splitlines() if containing in line] if self else []
+        print(self.heading)
+        for line in lines[:most_lines]:
+            print(line if len(line) <= 118 else line[:115] + "...")
+        if len(lines) > most_lines:
+            print(f"... and {len(lines) - most_lines} more lines")
+
+
+@functools.cache
+def device_name():
+    """The GPU with its driver and CUDA, or "CPU"."""
+    if not torch.cuda.is_available():
+        return "CPU"
+    return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, driver {driver_version() or 'unknown'}"
+
+
+@functools.cache
+def code_hash():
+    """SHA-256 over the kernels, the canaries and the cases: a transcript made from others is stale."""
+    digest = hashlib.sha256()
+    files = [*KERNELS.glob("*.cu"), *(ROOT / "tests" / "canaries").glob("*.cu"), ROOT / "helpers" / "cases.py"]
+    for path in sorted(files):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def run_limited(command, environment, limit):
+    """(status, output, seconds) of a command. Past `limit` seconds it is killed with all its children."""
+    started = time.perf_counter()
+    child = subprocess.Popen(
+        command, env=os.environ | environment, cwd=ROOT, start_new_session=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    )  # fmt: skip
+    status = "finished"
+    try:
+        output, _ = child.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        status = "timed out"
+        output = _kill_group(child)
+    except BaseException:
+        _kill_group(child)
+        raise
+    return status, output, time.perf_counter() - started
+
+
+def _kill_group(child):
+    os.killpg(child.pid, signal.SIGKILL)
+    try:
+        return child.communicate(timeout=20)[0]
+    except subprocess.TimeoutExpired:  # a driver call can keep a killed process for a while
+        return ""
+
+
+def tidy(text):
+    """The text without this machine's paths, frames of Python and empty report lines."""
+    for folder, name in ((f"{ROOT}/", ""), (f"{sys.prefix}/", ""), (f"{Path.home()}/", "~/")):
+        text = text.replace(folder, name) if len(folder) > 2 else text
+    text = re.sub(r"~?(?:/[\w.+-]+)+/(?=[\w.+-]+\.(?:so|cubin|hpp|h|py|cu)\b)", "", text)
+    noise = r"=========\s*$|Traceback \(most recent|  File |    [\w^~]|warning: |\[(?:New|Detach)|.*libthread_db"
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip() and not re.match(noise, line))
+
+
+def run_tool(name, tool, command, shown, environment, limit):
+    """Run a command and return its ToolRun. shown: the command as a reader would type it."""
+    status, output, seconds = run_limited(command, environment, limit)
+    text = tidy(output) + (f"\nkilled after {limit} s" if status == "timed out" else "")
+    today = datetime.date.today().isoformat()
+    run = ToolRun(name, tool, shown, status, text, round(seconds, 1), device_name(), today, code_hash())
+    run.sources.update(_sources(run.findings))
+    return run
+
+
+def _sources(findings):
+    found = {}
+    for finding in findings:
+        # A spliced source is called inline.cu, and its lines are where they are in topk_transform.cu.
+        path = KERNELS / finding.file.replace("inline.cu", "topk_transform.cu")
+        lines = path.read_text().splitlines() if path.is_file() else []
+        for number in finding.lines:
+            if 0 < number <= len(lines):
+                found[f"{finding.file}:{number}"] = lines[number - 1].strip()
+    return found
+
+
+def absent(name, tool, reason):
+    """The ToolRun of a tool that can't run here and has no transcript."""
+    return ToolRun(name, tool, "", "absent", reason)
+
+
+def store(run, folder):
+    """Write a ToolRun as folder/NAME.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fields = {key: value for key, value in asdict(run).items() if key != "stored"}
+    fields["text"] = run.text.splitlines()
+    (folder / f"{run.name}.json").write_text(json.dumps(fields, indent=1) + "\n")
+
+
+def load(name, folder=TRANSCRIPTS):
+    """The stored ToolRun of that name, or None."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return None
+    fields = json.loads(path.read_text())
+    fields["text"] = "\n".join(fields["text"])
+    return ToolRun(**fields, stored=True)
