@@ -342,4 +342,4 @@ print(out.item())
         subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) for _ in range(2)
     ]
     assert [process.communicate()[0] for process in both] == [b"41\n", b"41\n"]
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".o", ".so", ".so"]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".so", ".so"]

@@ -30,43 +30,24 @@ def _headers():
     return digest.hexdigest()
 
 
-def _compiled(tools, flags, sources, text, suffix):
-    """Path of the result of one compiler run, from the cache when it is there.
-
-    text: a translation unit to compile beside the `sources`, or None.
-    """
-    key = "\n".join(
-        [
-            _headers(),
-            platform.machine(),
-            tools.version,
-            *tools.command,
-            *map(str, flags),
-            *map(str, sources),
-            text or "",
-        ]
-    )
-    result = cache_folder() / (hashlib.sha256(key.encode()).hexdigest()[:32] + suffix)
+def _built(tools, text, compile_flags, link_flags, suffix):
+    """Path of what a translation unit becomes, compiled and linked; from the cache when it is there."""
+    parts = (_headers(), platform.machine(), tools.version, *tools.command, *compile_flags, *link_flags, text)
+    result = cache_folder() / (hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32] + suffix)
     if result.exists():
         return result
     result.parent.mkdir(parents=True, exist_ok=True)
     # Built aside and renamed: another process sees the whole file or none.
     with tempfile.TemporaryDirectory(dir=result.parent) as folder:
-        if text is not None:
-            unit = Path(folder) / "kernel.cpp"
-            unit.write_text(text)
-            sources = [*sources, unit]
-            flags = [*flags, f"-fdebug-prefix-map={folder}=."]
-        built = Path(folder) / result.name
-        done = subprocess.run(
-            [*tools.command, *map(str, sources), *map(str, flags), "-o", str(built)],
-            capture_output=True,
-            text=True,
-            cwd=folder,
-        )
-        if done.returncode:
-            raise CompileError(done.stderr.strip())
-        os.replace(built, result)
+        (Path(folder) / "unit.cpp").write_text(text)
+        for step in (
+            ["unit.cpp", "-c", "-o", "unit.o", *compile_flags, f"-fdebug-prefix-map={folder}=."],
+            ["unit.o", "-o", result.name, *link_flags],
+        ):
+            done = subprocess.run([*tools.command, *step], capture_output=True, text=True, cwd=folder)
+            if done.returncode:
+                raise CompileError(done.stderr.strip())
+        os.replace(Path(folder) / result.name, result)
     return result
 
 
@@ -83,26 +64,16 @@ def build_kernels(source, name_expressions, defines, mode):
     Returns the Path of a shared library. Raises CompileError, whose message has the source's own lines.
     """
     tools = _tools(mode)
-    flags = [
-        *tools.kernel,
-        "-shared",
-        f"-I{INCLUDE}",
-        "-include",
-        "cuda_on_host.h",
-        *(f"-D{name}={value}" for name, value in defines),
-    ]
+    flags = [*tools.kernel, f"-I{INCLUDE}", "-include", "cuda_on_host.h"]
+    flags += [f"-D{name}={value}" for name, value in defines]
     if source.folder:
         flags.append(f"-I{source.folder}")
-    if platform.system() == "Darwin":
-        flags.append("-Wl,-undefined,dynamic_lookup")
-    return _compiled(tools, flags, [], to_cpp(source, name_expressions), ".so")
+    return _built(tools, to_cpp(source, name_expressions), flags, tools.link_kernel, ".so")
 
 
 def build_runtime(mode):
     """Path of the runtime of a mode: a shared library for "fast", else the program that child processes run."""
     tools = _tools(mode)
-    last = "faults.cpp" if mode == "fast" else "runner.cpp"
-    unit = "".join(f'#include "{RUNTIME / name}"\n' for name in ("scheduler.cpp", "shared.cpp", last))
-    # Compiled and linked apart: the linked sanitizer must not instrument what works beneath it.
-    compiled = _compiled(tools, [*tools.runtime, "-c"], [], unit, ".o")
-    return _compiled(tools, tools.link, [compiled], None, ".so" if mode == "fast" else "")
+    files = ("scheduler.cpp", "shared.cpp", "faults.cpp" if mode == "fast" else "runner.cpp")
+    text = "".join(f'#include "{RUNTIME / name}"\n' for name in files)
+    return _built(tools, text, tools.runtime, tools.link_runtime, ".so" if mode == "fast" else "")

@@ -2,7 +2,6 @@
 
 import functools
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -28,13 +27,14 @@ _PROGRAM = ("-rdynamic", "-ldl")
 
 @dataclass(frozen=True)
 class Toolchain:
-    """command: the compiler. kernel, runtime: flags that compile them. link: flags that link the runtime."""
+    """command: the compiler. Then the flags that compile and that link a kernel and the runtime."""
 
     command: tuple
     version: str
     kernel: tuple
+    link_kernel: tuple
     runtime: tuple
-    link: tuple
+    link_runtime: tuple
 
 
 @functools.cache
@@ -54,7 +54,7 @@ def _works(command, flag):
 
 
 def _gxx():
-    found = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("c++")
+    found = next(filter(None, map(shutil.which, ("g++", "c++", "clang++", "clang++-19"))), None)
     return (found,) if found else None
 
 
@@ -74,17 +74,23 @@ def _zig():
 def toolchain(mode):
     """The Toolchain of a mode, or a str that says what is missing and how to install it."""
     if mode == "fast":
-        flags = (*_COMMON, "-O2", "-g1")
+        flags, link = (*_COMMON, "-O2", "-g1"), ("-shared",)
+        if sys.platform == "darwin":  # kernels find the runtime at load time, as they do on Linux unasked
+            link += ("-Wl,-undefined,dynamic_lookup",)
         command = _gxx()
         if command is None and (command := _zig()):
-            flags += ("-fno-sanitize=all", "-nostdlib++")
-        return Toolchain(command, _version(command), (*flags, _OWN), flags, (*flags, "-shared")) if command else _GXX
+            # zig's sanitizers are on by default. Its C++ library takes a minute to build, and nothing here needs it.
+            flags, link = (*flags, "-fno-sanitize=all"), (*link, "-nostdlib++", "-fno-sanitize=all")
+        return Toolchain(command, _version(command), (*flags, _OWN), link, flags, link) if command else _GXX
     if mode == "msan":
         command = _clang()
         if not command:
             return _CLANG
-        flags = (*_COMMON, *_REPORTS, "-fsanitize=memory", "-fsanitize-memory-track-origins=2")
-        return Toolchain(command, _version(command), (*flags, _OWN), (*flags, "-DCUDA_HOST_MSAN"), (*flags, *_PROGRAM))
+        # The runtime too, so that values keep their history on the way from lane to lane.
+        sanitize = "-fsanitize=memory"
+        flags = (*_COMMON, *_REPORTS, sanitize, "-fsanitize-memory-track-origins=2")
+        runtime = (*flags, "-DCUDA_HOST_MSAN")
+        return Toolchain(command, _version(command), (*flags, _OWN), ("-shared",), runtime, (sanitize, *_PROGRAM))
     command = _gxx()
     sanitize, define = {
         "checked": ("-fsanitize=address,undefined", "-DCUDA_HOST_ASAN"),
@@ -92,11 +98,14 @@ def toolchain(mode):
     }[mode]
     if not command:
         return _GXX
+    if mode == "tsan" and "clang" in _version(command):
+        return "GCC, because clang's ThreadSanitizer misses races between fibers: apt-get install g++"
     if not _works(command, sanitize):
         return f"a working {sanitize} of {command[0]}: apt-get install g++ (it brings libasan, libubsan and libtsan)"
     # The runtime itself isn't instrumented: it works beneath the sanitizer and tells it what to know.
     kernel = (*_COMMON, *_REPORTS, _OWN, sanitize, "-fno-sanitize-recover=all")
-    return Toolchain(command, _version(command), kernel, (*_COMMON, "-O2", "-g1", define), (sanitize, *_PROGRAM))
+    runtime = (*_COMMON, "-O2", "-g1", define)
+    return Toolchain(command, _version(command), kernel, ("-shared", sanitize), runtime, (sanitize, *_PROGRAM))
 
 
 def available_modes():

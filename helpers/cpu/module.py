@@ -28,13 +28,16 @@ class HostModule:
         self.source = source
         self.name_expressions = tuple(name_expressions) or tuple(plain_kernels(source.text))
         self.defines = defines
+        self._libraries = {}
         if not self.name_expressions:
             raise ValueError(f'{source.name} has no extern "C" kernel; name_expressions should name some')
         launch.load(self.library("fast"))  # compiles now, so that errors come here
 
     def library(self, mode):
         """Path of the shared library for a mode; compiled at the first call."""
-        return build_kernels(self.source, self.name_expressions, self.defines, mode)
+        if mode not in self._libraries:
+            self._libraries[mode] = build_kernels(self.source, self.name_expressions, self.defines, mode)
+        return self._libraries[mode]
 
     def get_function(self, name):
         """The HostFunction of one of the name expressions. Raises ValueError for another name."""

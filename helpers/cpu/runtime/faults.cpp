@@ -4,8 +4,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
+#if defined(__linux__)
 #include <ucontext.h>
+#endif
 
 #include "runtime.h"
 
@@ -56,8 +57,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
 // In process: a signal ends the launch, and the process goes on. Returns 1 with launch->fault filled in, or 0.
 extern "C" int cuda_host_run(cuda_host::Invoke kernel, void** arguments, cuda_host::Launch* launch) {
     using namespace cuda_host;
-    static char* signal_stack = static_cast<char*>(
-        mmap(nullptr, kSignalStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0));
+    static char signal_stack[kSignalStackBytes];
     cuda_host::launch = launch;
     begin_shared(false);
 
