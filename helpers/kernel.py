@@ -157,48 +157,20 @@ def launch(function, grid, block, args, shared_mem=0, pdl=False):
     if shared_mem > _DEFAULT_SHARED and function.max_dynamic_shared_size_bytes < shared_mem:
         function.max_dynamic_shared_size_bytes = shared_mem
     stream = torch.cuda.current_stream()
-    if pdl:
-        _launch_dependent(function, grid, block, values, shared_mem, stream)
-    else:
-        with cupy.cuda.Stream.from_external(stream):
-            function(grid, block, tuple(values), shared_mem=shared_mem)
-    if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1" and not torch.cuda.is_current_stream_capturing():
-        _wait_for(function, stream)
-
-
-def _wait_for(function, stream):
+    waits = os.environ.get("CUDA_LAUNCH_BLOCKING") == "1" and not torch.cuda.is_current_stream_capturing()
     try:
-        stream.synchronize()
-    except RuntimeError as error:  # torch.AcceleratorError is one
+        if pdl:
+            _launch_dependent(function, grid, block, values, shared_mem, stream)
+        else:
+            with cupy.cuda.Stream.from_external(stream):
+                function(grid, block, tuple(values), shared_mem=shared_mem)
+        if waits:
+            stream.synchronize()
+    except RuntimeError as error:  # what CuPy and torch raise for a CUDA error
+        if not waits:
+            raise
         first_line = str(error).strip().splitlines()[0]
         raise cpu.KernelFault("CUDA error", first_line, kernel=function.name, report=str(error)) from None
-
-
-@functools.lru_cache(maxsize=256)
-def _parameter_sizes(function):
-    """Bytes of each parameter of a CuPy kernel, as the driver knows them; () without the driver's Python calls."""
-    try:
-        from cuda.bindings import driver
-    except ImportError:
-        return ()
-    sizes = []
-    while True:
-        status, _, size = driver.cuFuncGetParamInfo(driver.CUfunction(function.kernel.ptr), len(sizes))
-        if status != driver.CUresult.CUDA_SUCCESS:
-            return tuple(sizes)
-        sizes.append(size)
-
-
-def _check_sizes(function, values):
-    """Refuse arguments of the wrong number or width, which a GPU would read as other bytes."""
-    sizes = _parameter_sizes(function)
-    if sizes and len(values) != len(sizes):
-        raise TypeError(f"{function.name} takes {len(sizes)} arguments, {len(values)} given")
-    for position, (size, value) in enumerate(zip(sizes, values, strict=False)):
-        if value.nbytes != size:
-            raise TypeError(
-                f"{function.name}: argument {position} has {size} bytes, got {value.dtype} of {value.nbytes} bytes"
-            )
 
 
 def _device_value(argument):
