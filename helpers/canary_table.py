@@ -26,9 +26,9 @@ RUN_ONE = "import sys; from helpers.canary_table import release_on_gpu; release_
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool says to a canary. says: in words. verdict: "caught" at the marked line; "every mode", likewise,
-    but by the scheduler that all modes share; "elsewhere", it complains about another line; "hangs"; "silent";
-    "absent", it wasn't run."""
+    """What a tool says to a canary. says: in words. verdict: "caught" at the marked line; "every mode", caught too,
+    but by what all modes share (the scheduler, the check of arguments); "elsewhere", it complains about another line;
+    "hangs"; "silent"; "absent", it wasn't run."""
 
     verdict: str
     says: str = ""
@@ -107,6 +107,8 @@ def _answer_on_gpu(job):
             return answer
     if findings:
         return Answer("elsewhere", f"{findings[0].kind} at {findings[0].file}:{findings[0].lines}")
+    if "TypeError" in output and canary.tool == "signature":
+        return Answer("every mode", "TypeError")
     if status == "timed out":
         return Answer("hangs", f"no report within {LIMIT} s")
     ended = "ERROR SUMMARY" in output or "RACECHECK SUMMARY" in output

@@ -11,7 +11,6 @@ big allocation hides where an array ends.
 
 import argparse
 import functools
-import os
 import subprocess
 import sys
 import tempfile
@@ -32,17 +31,18 @@ SANITIZER_OPTIONS = ("--report-api-errors", "no", "--show-backtrace", "device", 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A tool on a case. tool: of compute-sanitizer's four, "coredump", "gdb" or "" (none)."""
+    """A tool on a case. tool: of compute-sanitizer's four, "coredump", "gdb" or "" (none). where: the device."""
 
     case: str
     tool: str = ""
     options: tuple = ()
-    environment: tuple = ()
+    blocking: bool = False
+    where: str = "cuda"
 
 
 EXPERIMENTS = {
     "late": Experiment("late_error"),
-    "blocking": Experiment("late_error", environment=(("CUDA_LAUNCH_BLOCKING", "1"),)),
+    "blocking": Experiment("late_error", blocking=True),
     "coredump": Experiment("decode_step", "coredump"),
     "memcheck": Experiment("decode_step", "memcheck"),
     "initcheck": Experiment("select", "initcheck"),
@@ -50,7 +50,8 @@ EXPERIMENTS = {
     "initcheck_global": Experiment("staged_global", "initcheck"),
     "racecheck": Experiment("lost_barrier", "racecheck"),
     "printf": Experiment("report_rows"),
-    "gdb": Experiment("decode_step", "gdb"),
+    "printf_cpu": Experiment("report_rows", where="cpu"),
+    "gdb": Experiment("decode_step", "gdb", where="cpu"),
 }
 
 
@@ -60,7 +61,7 @@ def missing(name):
     executable = {"coredump": "cuda-gdb", "gdb": "gdb", "": ""}.get(experiment.tool, "compute-sanitizer")
     if executable and not find_tool(executable):
         return f"{executable} is not on this machine"
-    if experiment.tool != "gdb" and device() != "cuda":
+    if experiment.where == "cuda" and device() != "cuda":
         return "no GPU is in use here"
     if unknown := [option for option in experiment.options if option.startswith("--") and option not in _help()]:
         return f"this compute-sanitizer has no option {unknown[0]}"
@@ -88,15 +89,15 @@ def run(name):
     experiment = EXPERIMENTS[name]
     case = [sys.executable, "-m", "helpers.cases", experiment.case]
     shown = f"python -m helpers.cases {experiment.case}"
-    environment = dict(experiment.environment) or {"CUDA_LAUNCH_BLOCKING": "0"}
     if experiment.tool == "gdb":
         return _run_gdb(name, case, shown)
     if experiment.tool == "coredump":
         return _run_coredump(name, case, shown)
-    if not experiment.tool:
-        typed = "".join(f"{key}={value} " for key, value in experiment.environment)
-        return run_tool(name, "", case, typed + shown, environment, LIMIT)
-    return _run_sanitizer(name, experiment.tool, experiment.options, case, shown, LIMIT)
+    if experiment.tool:
+        return _run_sanitizer(name, experiment.tool, experiment.options, case, shown, LIMIT)
+    environment = {"CUDA_LAUNCH_BLOCKING": str(int(experiment.blocking)), "KERNEL_DEVICE": experiment.where}
+    shown = "CUDA_LAUNCH_BLOCKING=1 " * experiment.blocking + shown
+    return run_tool(name, "", case, shown, environment, LIMIT)
 
 
 def _run_sanitizer(name, tool, options, program, shown, limit):
@@ -135,7 +136,7 @@ def record(folder):
     experiments gave evidence."""
     from .canary_table import run_gpu_tools
 
-    wanted = [name for name in EXPERIMENTS if EXPERIMENTS[name].tool != "gdb"]
+    wanted = [name for name in EXPERIMENTS if EXPERIMENTS[name].where == "cuda"]
     done = 0
 
     def attempt(name):
@@ -191,7 +192,6 @@ def main():
     if device() != "cuda":
         print("transcripts come from a GPU; helpers.device() is 'cpu' here", file=sys.stderr)
         return 2
-    os.environ.pop("CUDA_LAUNCH_BLOCKING", None)
     return 0 if record(arguments.output) else 1
 
 

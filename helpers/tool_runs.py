@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from . import cpu
 from .doctor import driver_version
 from .kernel import KERNELS
 from .tool_reports import coredump_findings, gdb_findings, sanitizer_count, sanitizer_findings
@@ -145,16 +146,38 @@ def run_tool(name, tool, command, shown, environment, limit):
     return run
 
 
+def source_line(file, number):
+    """The text of a line in kernels/. A spliced source is called inline.cu; its lines are those of the top-k."""
+    path = KERNELS / Path(file).name.replace("inline.cu", "topk_transform.cu")
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+
 def _sources(findings):
-    found = {}
-    for finding in findings:
-        # A spliced source is called inline.cu, and its lines are where they are in topk_transform.cu.
-        path = KERNELS / finding.file.replace("inline.cu", "topk_transform.cu")
-        lines = path.read_text().splitlines() if path.is_file() else []
-        for number in finding.lines:
-            if 0 < number <= len(lines):
-                found[f"{finding.file}:{number}"] = lines[number - 1].strip()
-    return found
+    places = [(finding.file, number) for finding in findings for number in finding.lines]
+    return {f"{file}:{number}": source_line(file, number) for file, number in places}
+
+
+def under(mode, case):
+    """Run a case on the CPU build in a mode and print what that says.
+
+    Returns the KernelFault that the case ends in; None if it ends well, or where the mode's compiler is missing.
+    """
+    reason = cpu.available_modes()[mode]
+    if reason:
+        print(f"[not run] mode {mode} needs {reason}")
+        return None
+    print(f"[live, CPU, mode {mode}] {case.__name__}")
+    try:
+        with cpu.mode(mode):
+            case("cpu")
+    except cpu.KernelFault as fault:
+        print(tidy(str(fault)))
+        if fault.line:
+            print(f"  {Path(fault.file).name}:{fault.line}  {source_line(fault.file, fault.line)}")
+        return fault
+    print("nothing to report")
+    return None
 
 
 def absent(name, tool, reason):

@@ -238,10 +238,25 @@ def test_record_goes_on_when_a_tool_fails(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu_tools, "missing", lambda name: None)
     monkeypatch.setattr(gpu_tools, "run", run)
     monkeypatch.setattr(canary_table, "run_gpu_tools", lambda folder: None)
-    others = set(gpu_tools.EXPERIMENTS) - {"memcheck", "gdb"}
+    others = {name for name, it in gpu_tools.EXPERIMENTS.items() if it.where == "cuda"} - {"memcheck"}
     assert gpu_tools.record(tmp_path) == len(others)
     assert {path.stem for path in tmp_path.iterdir()} == others
     assert "no such tool" in capsys.readouterr().out
+
+
+def test_a_case_under_a_mode(capsys):
+    fault = tool_runs.under("checked", cases.decode_step)
+    assert fault.kind == "out of bounds" and fault.argument == "page_table"
+    said = capsys.readouterr().out
+    assert "[live, CPU, mode checked] decode_step" in said and "row_pages[position >> page_bits]" in said
+    assert str(tool_runs.ROOT) not in said
+    assert tool_runs.under("fast", cases.fixed_step) is None and "nothing to report" in capsys.readouterr().out
+
+
+def test_a_mode_that_is_missing_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(tool_runs.cpu, "available_modes", lambda: {"msan": "clang: apt-get install it"})
+    assert tool_runs.under("msan", cases.select) is None
+    assert "[not run] mode msan needs clang: apt-get install it" in capsys.readouterr().out
 
 
 def test_every_experiment_names_a_case():
@@ -285,7 +300,7 @@ def test_transcripts():
     old = []
     for name, experiment in gpu_tools.EXPERIMENTS.items():
         run = load(name)
-        if experiment.tool == "gdb" or (run is None and experiment.options):
+        if experiment.where == "cpu" or (run is None and experiment.options):
             continue
         if run is None or run.code != tool_runs.code_hash():
             old.append(name)
