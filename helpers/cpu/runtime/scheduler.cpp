@@ -12,6 +12,7 @@
 #include "fiber.h"
 #include "runtime.h"
 #include "sanitizers.h"
+#include "warp_values.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -235,55 +236,6 @@ void open_barrier() {
     current_warp = choose(ready_warps);  // where the search for the next thread starts
 }
 
-template <class T, class Join>
-void reduce(Thread* lanes, unsigned mask, Join join) {
-    T total = static_cast<T>(lanes[__builtin_ctz(mask)].exchange->value);
-    for (unsigned rest = mask & (mask - 1); rest; rest &= rest - 1)
-        total = join(total, static_cast<T>(lanes[__builtin_ctz(rest)].exchange->value));
-    for (unsigned rest = mask; rest; rest &= rest - 1)
-        lanes[__builtin_ctz(rest)].exchange->result = static_cast<unsigned>(total);
-}
-
-// Gives every lane of `mask` the result of the operation that all of them have come to.
-void exchange_values(WarpOp op, Thread* lanes, unsigned mask) {
-    auto each = [&](auto&& result) {
-        for (unsigned rest = mask; rest; rest &= rest - 1) {
-            Exchange& lane = *lanes[__builtin_ctz(rest)].exchange;
-            lane.lanes = mask;
-            lane.result = result(lane);
-        }
-    };
-    switch (op) {
-        case WarpOp::Sync: return;
-        case WarpOp::Shuffle:  // a lane that takes no part has no value to give: undefined on a GPU, 0xCB here
-            return each([&](Exchange& lane) {
-                bool given = mask >> lane.source & 1;
-                return given ? lanes[lane.source].exchange->value : 0xcbcbcbcbcbcbcbcbull;
-            });
-        case WarpOp::Ballot: {
-            unsigned long long ballot = 0;
-            for (unsigned rest = mask; rest; rest &= rest - 1)
-                ballot |= lanes[__builtin_ctz(rest)].exchange->value << __builtin_ctz(rest);
-            return each([&](Exchange&) { return ballot; });
-        }
-        case WarpOp::MatchAny:
-            return each([&](Exchange& lane) {
-                unsigned long long equal = 0;
-                for (unsigned rest = mask; rest; rest &= rest - 1)
-                    if (lanes[__builtin_ctz(rest)].exchange->value == lane.value) equal |= rest & -rest;
-                return equal;
-            });
-        case WarpOp::Add: return reduce<unsigned>(lanes, mask, [](auto a, auto b) { return a + b; });
-        case WarpOp::MinSigned: return reduce<int>(lanes, mask, [](auto a, auto b) { return a < b ? a : b; });
-        case WarpOp::MaxSigned: return reduce<int>(lanes, mask, [](auto a, auto b) { return a < b ? b : a; });
-        case WarpOp::MinUnsigned: return reduce<unsigned>(lanes, mask, [](auto a, auto b) { return a < b ? a : b; });
-        case WarpOp::MaxUnsigned: return reduce<unsigned>(lanes, mask, [](auto a, auto b) { return a < b ? b : a; });
-        case WarpOp::And: return reduce<unsigned>(lanes, mask, [](auto a, auto b) { return a & b; });
-        case WarpOp::Or: return reduce<unsigned>(lanes, mask, [](auto a, auto b) { return a | b; });
-        case WarpOp::Xor: return reduce<unsigned>(lanes, mask, [](auto a, auto b) { return a ^ b; });
-    }
-}
-
 // Completes the operation that `thread` waits in, if every live lane of its mask is there.
 bool complete(const Thread& thread) {
     unsigned w = warp_of(&thread), here = 0;
@@ -295,7 +247,7 @@ bool complete(const Thread& thread) {
         if (other.op == thread.op && other.mask == thread.mask) here |= rest & -rest;
     }
     if (here != wanted) return false;
-    exchange_values(thread.op, lanes, wanted);
+    exchange_values(thread.op, wanted, [&](unsigned lane) -> Exchange& { return *lanes[lane].exchange; });
     warps[w].waiting &= ~wanted;
     for (unsigned rest = wanted; rest; rest &= rest - 1) {
         Thread& other = lanes[__builtin_ctz(rest)];
