@@ -213,13 +213,10 @@ def run(notebook, *, device: str | None = None, timeout: int = 180, allow_errors
     The first cell that raises raises nbclient's CellExecutionError here, unless allow_errors.
     """
     from nbclient import NotebookClient
-    from traitlets.config import Config
 
     client = NotebookClient(
         notebook, timeout=timeout, allow_errors=allow_errors, record_timing=False,
         resources={"metadata": {"path": str(NOTEBOOKS)}},
-        # Kernels that start at once can pick the same TCP port; sockets in the file system can't collide.
-        config=Config({"KernelManager": {"transport": "ipc"}}),
     )  # fmt: skip
     environment = os.environ | ({"KERNEL_DEVICE": device} if device else {})
     return client.execute(env=environment)
