@@ -18,7 +18,8 @@ from .kernel import compile_cuda, device, launch
 from .tool_reports import sanitizer_findings
 from .tool_runs import TRANSCRIPTS, code_hash, device_name
 
-CPU_TOOLS = {"scheduler": "fast", "ASan + UBSan": "checked", "MSan": "msan", "TSan": "tsan"}
+EVERY_MODE = "every mode\nhas it"  # the scheduler, the check of arguments, the operating system's own faults
+CPU_TOOLS = {EVERY_MODE: "fast", "ASan +\nUBSan": "checked", "MSan": "msan", "TSan": "tsan"}
 GPU_TOOLS = ("memcheck", "initcheck", "racecheck", "synccheck")
 LIMIT = 25  # seconds for one canary under one GPU tool; some of them never end by themselves
 RUN_ONE = "import sys; from helpers.canary_table import release_on_gpu; release_on_gpu(sys.argv[1])"
@@ -87,7 +88,7 @@ def on_cpu():
         for tool, mode in CPU_TOOLS.items():
             reason = reasons[mode]
             answer = Answer("absent", reason) if reason else _answer_on_cpu(canary, mode)
-            shared = mode != "fast" and answer.says and answer == answers[canary.defect, "scheduler"]
+            shared = mode != "fast" and answer.says and answer == answers[canary.defect, EVERY_MODE]
             answers[canary.defect, tool] = Answer("every mode", answer.says) if shared else answer
     return answers
 

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from . import cpu
-from .canary_table import Answer
 from .checks import NotYet, checker, equal, require
 from .kernel import compile_cuda, launch
 
@@ -57,15 +56,3 @@ def race_free(source: str) -> str:
             raise NotYet(f"mode {mode} reports a {fault.kind}{line}: {detail}") from None
         equal(y, _ring_reference(x, rounds), f"{rounds} rounds, threads in {order} order")
     return "right in every order, and no race"
-
-
-@checker
-def tool_for(answer: dict[str, str], *, answers: dict[tuple[str, str], Answer], tools: list[str]) -> str:
-    """answer: for each defect one tool that catches it itself, according to the table `answers`."""
-    require(isinstance(answer, dict), "the answer should be a dict of defects to tools")
-    for defect, tool in answer.items():
-        require(tool is not ... and tool is not None, f"{defect}: no tool is named yet")
-        require(tool in tools, f"{defect}: {tool!r} is not one of {', '.join(tools)}")
-        verdict = answers[defect, tool].verdict
-        require(verdict in ("caught", "absent"), f"{defect}: the table says of {tool}: {verdict}")
-    return "each defect has a tool that names its line"

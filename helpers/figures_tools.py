@@ -20,7 +20,7 @@ VERDICTS = {
 }
 NAMES = {
     "caught": "at the right line",
-    "every mode": "the same, by what all\nmodes of a build share",
+    "every mode": "likewise, by what every mode has",
     "elsewhere": "another line is blamed",
     "hangs": "no report in time",
     "silent": "nothing is said",
@@ -67,12 +67,12 @@ def crowded_rows(axes: Axes, rows: list[tuple[int, int]], k: int, cap: int) -> N
     axes.plot(above[~short], in_bin[~short], "o", color=BEFORE.colour,
               label=f"all slots written: {int((~short).sum())}")  # fmt: skip
     axes.plot(above[short], in_bin[short], "X", color=MEANING["NaN"].colour, markersize=9,
-              label=f"slots left unwritten: {int(short.sum())}")  # fmt: skip
+              label=f"slots left unwritten: {int(short.sum())}\n(the number says how many)")  # fmt: skip
     for x, y in zip(above[short], in_bin[short], strict=True):
-        axes.annotate(f"{k - cap - x} short", (x, y), (-7, 0), textcoords="offset points", ha="right", va="center")
+        axes.annotate(str(k - cap - x), (x, y), (0, 6), textcoords="offset points", ha="center", fontsize=9)
     axes.set(xlabel="scores above the threshold bin", ylabel="scores in the bin")
     axes.set(xlim=(min(above.min() - 120, k - cap - 200), above.max() + 40), ylim=(cap, in_bin.max() + 60))
-    axes.text(k - cap + 8, cap + 12, f"k - {cap}", va="bottom", fontsize=9)
+    axes.text(k - cap + 8, 0.98, f"k - {cap}", va="top", fontsize=9, transform=axes.get_xaxis_transform())
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
 
 
@@ -90,14 +90,15 @@ def defect_table(axes: Axes, answers: dict[tuple[str, str], Answer], groups: dic
                       color="white" if colour == "#009E73" else "black")  # fmt: skip
     start = 0
     for title, columns in groups.items():
-        axes.text(start + len(columns) / 2, -1.05, title, ha="center", va="bottom", fontsize=9, style="italic")
-        axes.plot([start + 0.1, start + len(columns) - 0.1], [-0.95, -0.95], color="#333333", linewidth=0.8)
+        axes.text(start + len(columns) / 2, -1.25, title, ha="center", va="bottom", fontsize=9, style="italic")
+        axes.plot([start + 0.1, start + len(columns) - 0.1], [-1.15, -1.15], color="#333333", linewidth=0.8)
         start += len(columns)
-        axes.axvline(start, color="black", linewidth=1.5)
-    axes.set_xticks([i + 0.5 for i in range(len(tools))], tools, fontsize=8.5)
-    axes.xaxis.tick_top()
+        axes.plot([start, start], [0, len(defects)], color="black", linewidth=1.5)
+    for column, tool in enumerate(tools):
+        axes.text(column + 0.5, -0.1, tool, ha="center", va="bottom", fontsize=8.5)
+    axes.set_xticks([])
     axes.set_yticks([i + 0.5 for i in range(len(defects))], defects, fontsize=8.5)
-    axes.set(xlim=(0, len(tools)), ylim=(len(defects), -1.6))
+    axes.set(xlim=(0, len(tools)), ylim=(len(defects), -1.7))
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     used = {answer.verdict for answer in answers.values()}
@@ -106,4 +107,7 @@ def defect_table(axes: Axes, answers: dict[tuple[str, str], Answer], groups: dic
         for verdict, (colour, hatch, _) in VERDICTS.items()
         if verdict in used
     ]
-    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 0.95), frameon=False, fontsize=8.5)
+    axes.legend(
+        handles=handles, loc="upper center", bbox_to_anchor=(0.45, -0.01), frameon=False, fontsize=8.5,
+        ncols=3, handlelength=1.6, columnspacing=1.2,
+    )  # fmt: skip

@@ -52,6 +52,11 @@ class ToolRun:
         return self.status != "absent"
 
     @property
+    def fresh(self):
+        """Whether there is evidence, and made from the kernels and cases as they are now."""
+        return bool(self) and self.code == code_hash()
+
+    @property
     def findings(self):
         """List of Finding, empty if the tool is silent."""
         return _READERS[self.tool](self.text) if self and self.tool else []

@@ -3,7 +3,6 @@
 import pytest
 
 from helpers import cpu, exercises_tools
-from helpers.canary_table import Answer
 
 LOST = """
 extern "C" __global__ void ring(const int* x, int* y, int rounds) {
@@ -76,30 +75,3 @@ def test_race_free_without_tsan(monkeypatch):
     monkeypatch.setattr(cpu, "available_modes", lambda: {"tsan": "g++"})
     assert exercises_tools.race_free.verdict(ring("__syncthreads();", "__syncthreads();"))
     assert not exercises_tools.race_free.verdict(ring("", "__syncthreads();"))
-
-
-TABLE = {
-    ("race", "TSan"): Answer("caught", "data race"),
-    ("race", "ASan"): Answer("silent"),
-    ("deadlock", "TSan"): Answer("every mode", "deadlock"),
-    ("deadlock", "ASan"): Answer("elsewhere", "abort"),
-    ("deadlock", "scheduler"): Answer("caught", "deadlock"),
-    ("race", "scheduler"): Answer("silent"),
-}
-TOOLS = ["scheduler", "ASan", "TSan"]
-
-
-@pytest.mark.parametrize(
-    ("answer", "right"),
-    [
-        ({"race": "TSan", "deadlock": "scheduler"}, True),
-        ({"race": "ASan", "deadlock": "scheduler"}, False),
-        ({"race": "TSan", "deadlock": "TSan"}, False),
-        ({"race": "TSan", "deadlock": "ASan"}, False),
-        ({"race": "TSan", "deadlock": None}, False),
-        ({"race": "valgrind", "deadlock": "scheduler"}, False),
-        ("TSan", False),
-    ],
-)
-def test_tool_for(answer, right):
-    assert bool(exercises_tools.tool_for.verdict(answer, answers=TABLE, tools=TOOLS)) == right

@@ -207,7 +207,7 @@ def test_stored_where_the_tool_is_absent(tmp_path, monkeypatch, capsys):
     store(made, tmp_path)
     monkeypatch.setattr(gpu_tools, "load", lambda name: load(name, tmp_path))
     run = gpu_tools.see("memcheck")
-    assert run.stored and run.findings == made.findings and run.sources == made.sources
+    assert run.stored and run.fresh and run.findings == made.findings and run.sources == made.sources
     run.show(containing="Invalid")
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith(f"[stored, {made.date}, ") and len(said) == 2
@@ -302,7 +302,7 @@ def test_transcripts():
         run = load(name)
         if experiment.where == "cpu" or (run is None and experiment.options):
             continue
-        if run is None or run.code != tool_runs.code_hash():
+        if run is None or not run.fresh:
             old.append(name)
         assert run is None or (run.date and run.device and run.command and run.text)
     stored = canary_table.stored_answers()
