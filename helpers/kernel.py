@@ -173,6 +173,33 @@ def launch(function, grid, block, args, shared_mem=0, pdl=False):
         raise cpu.KernelFault("CUDA error", first_line, kernel=function.name, report=str(error)) from None
 
 
+@functools.lru_cache(maxsize=256)
+def _parameter_sizes(function):
+    """Bytes of each parameter of a CuPy kernel, as the driver knows them; () without the driver's Python calls."""
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        return ()
+    sizes = []
+    while True:
+        status, _, size = driver.cuFuncGetParamInfo(driver.CUfunction(function.kernel.ptr), len(sizes))
+        if status != driver.CUresult.CUDA_SUCCESS:
+            return tuple(sizes)
+        sizes.append(size)
+
+
+def _check_sizes(function, values):
+    """Refuse arguments of the wrong number or width, which a GPU would read as other bytes."""
+    sizes = _parameter_sizes(function)
+    if sizes and len(values) != len(sizes):
+        raise TypeError(f"{function.name} takes {len(sizes)} arguments, {len(values)} given")
+    for position, (size, value) in enumerate(zip(sizes, values, strict=False)):
+        if value.nbytes != size:
+            raise TypeError(
+                f"{function.name}: argument {position} has {size} bytes, got {value.dtype} of {value.nbytes} bytes"
+            )
+
+
 def _device_value(argument):
     """A numpy scalar with the bytes of one kernel argument."""
     if isinstance(argument, np.generic):
