@@ -17,7 +17,7 @@ from .cpu.source import Source, inline_includes
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 _INLINE = "inline.cu"  # what a source given as text is called in messages
-_DEFAULT_SHARED = 48 * 1024  # bytes of dynamic shared memory that a GPU grants without being asked
+_DEFAULT_SHARED = 48 * 1024  # bytes of shared memory a block that a GPU grants without being asked
 
 
 @functools.cache
@@ -154,7 +154,8 @@ def launch(function, grid, block, args, shared_mem=0, pdl=False):
     values = [_device_value(argument) for argument in args]
     _check_sizes(function, values)
     grid, block = _three(grid), _three(block)
-    if shared_mem > _DEFAULT_SHARED and function.max_dynamic_shared_size_bytes < shared_mem:
+    needs_leave = shared_mem and shared_mem + function.shared_size_bytes > _DEFAULT_SHARED
+    if needs_leave and function.max_dynamic_shared_size_bytes < shared_mem:
         function.max_dynamic_shared_size_bytes = shared_mem
     stream = torch.cuda.current_stream()
     waits = os.environ.get("CUDA_LAUNCH_BLOCKING") == "1" and not torch.cuda.is_current_stream_capturing()
