@@ -129,7 +129,7 @@ def run_gpu_tools(folder=TRANSCRIPTS):
         said = [f"{c.name} {a.verdict}" for (c, t), a in zip(jobs, answers, strict=True) if t == tool and a.says]
         print(f"canaries under {tool}: {', '.join(said) or 'silent'}", flush=True)
     rows = [{"defect": c.defect, "tool": t, **asdict(a)} for (c, t), a in zip(jobs, answers, strict=True)]
-    head = {"device": device_name(), "date": datetime.date.today().isoformat(), "code": code_hash()}
+    head = {"device": device_name("cuda"), "date": datetime.date.today().isoformat(), "code": code_hash()}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "canaries.json").write_text(json.dumps({**head, "answers": rows}, indent=1) + "\n")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from .doctor import find_tool
 from .kernel import device
-from .tool_runs import TRANSCRIPTS, absent, load, run_limited, run_tool, store
+from .tool_runs import TRANSCRIPTS, absent, device_name, load, run_limited, run_tool, store
 
 TOOLS = ("memcheck", "initcheck", "racecheck", "synccheck")
 LIMIT = 90  # seconds for one experiment
@@ -71,7 +71,8 @@ def missing(name):
 @functools.cache
 def _help():
     command = [find_tool("compute-sanitizer"), "--help"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return done.stdout + done.stderr
 
 
 def see(name):
@@ -79,9 +80,9 @@ def see(name):
     reason = missing(name)
     if not reason:
         return run(name)
-    return load(name) or absent(
-        name, "", f"{name}: {reason}, and nothing is stored yet (`python -m helpers.gpu_tools record`, on a GPU)"
-    )
+    if EXPERIMENTS[name].where == "cpu":
+        return absent(name, f"{reason}; `python -m helpers.doctor` says how to get it")
+    return load(name) or absent(name, f"{reason}, and no stored transcript yet (`python -m helpers.gpu_tools record`)")
 
 
 def run(name):
@@ -97,7 +98,7 @@ def run(name):
         return _run_sanitizer(name, experiment.tool, experiment.options, case, shown, LIMIT)
     environment = {"CUDA_LAUNCH_BLOCKING": str(int(experiment.blocking)), "KERNEL_DEVICE": experiment.where}
     shown = "CUDA_LAUNCH_BLOCKING=1 " * experiment.blocking + shown
-    return run_tool(name, "", case, shown, environment, LIMIT)
+    return run_tool(name, "", case, shown, environment, LIMIT, experiment.where)
 
 
 def _run_sanitizer(name, tool, options, program, shown, limit):
@@ -128,7 +129,7 @@ def _run_gdb(name, case, shown):
     options = [part for word in words for part in ("-ex", word)]
     environment = {"KERNEL_DEVICE": "cpu", "KERNEL_MODE": "fast"}
     command = [find_tool("gdb"), "-nx", "-batch", "-iex", "set auto-load off", *options, "--args", *case]
-    return run_tool(name, "gdb", command, f"gdb -ex run -ex backtrace ... --args {shown}", environment, LIMIT)
+    return run_tool(name, "gdb", command, f"gdb -ex run -ex backtrace ... --args {shown}", environment, LIMIT, "cpu")
 
 
 def record(folder):
@@ -140,19 +141,17 @@ def record(folder):
     done = 0
 
     def attempt(name):
-        reason = missing(name)
-        if reason:
-            return name, absent(name, "", reason)
         try:
-            return name, run(name)
+            reason = missing(name)
+            result = absent(name, f"{reason} ({device_name('cuda')})") if reason else run(name)
+            store(result, folder)
+            return name, result
         except Exception as error:  # one tool that fails must not cost the others their machine time
-            return name, absent(name, "", f"{type(error).__name__}: {error}")
+            return name, absent(name, f"{type(error).__name__}: {error}")
 
     with ThreadPoolExecutor(4) as pool:
         for name, result in pool.map(attempt, wanted):
             done += bool(result)
-            if result:
-                store(result, folder)
             said = "; ".join(map(str, result.findings[:2])) or (result.text.splitlines() or [""])[-1]
             print(f"{name:17} {result.status:9} {result.seconds:5.1f} s  {said[:150]}", flush=True)
     run_gpu_tools(folder)

@@ -5,6 +5,7 @@
 """
 
 import itertools
+import os
 import sys
 import time
 
@@ -115,6 +116,7 @@ def run_modes():
 
 def main(words):
     torch.manual_seed(0)
+    os.environ["KERNEL_CHECK"] = "0"  # the tools should see our kernels, not the reductions that look at their inputs
     if words == ["--modes"]:
         return min(run_modes(), 1)
     run_all(device())

@@ -1,5 +1,6 @@
 """One run of a tool on a program: a child with a time limit, its text, where it ran; and its stored form."""
 
+import contextlib
 import datetime
 import functools
 import hashlib
@@ -73,7 +74,7 @@ class ToolRun:
     @property
     def heading(self):
         if not self:
-            return f"[no transcript] {self.text}"
+            return f"[not run] {self.name}: {self.text}"
         where = f"stored, {self.date}, {self.device}" if self.stored else f"live, {self.device}"
         return f"[{where}] $ {self.command}"
 
@@ -88,9 +89,9 @@ class ToolRun:
 
 
 @functools.cache
-def device_name():
-    """The GPU with its driver and CUDA, or "CPU"."""
-    if not torch.cuda.is_available():
+def device_name(where):
+    """The GPU with its CUDA and driver for "cuda", "CPU" for "cpu"."""
+    if where == "cpu":
         return "CPU"
     return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, driver {driver_version() or 'unknown'}"
 
@@ -124,8 +125,26 @@ def run_limited(command, environment, limit):
     return status, output, time.perf_counter() - started
 
 
+def _descendants(pid):
+    """Ids of the processes below `pid` where /proc tells: a tool may have put its program into another group."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has just ended
+            continue
+    found = [pid]
+    for process in found:
+        found += [child for child, parent in parents.items() if parent == process]
+    return found[1:]
+
+
 def _kill_group(child):
+    below = _descendants(child.pid)
     os.killpg(child.pid, signal.SIGKILL)
+    for process in below:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
     try:
         return child.communicate(timeout=20)[0]
     except subprocess.TimeoutExpired:  # a driver call can keep a killed process for a while
@@ -141,12 +160,12 @@ def tidy(text):
     return "\n".join(line.rstrip() for line in text.splitlines() if line.strip() and not re.match(noise, line))
 
 
-def run_tool(name, tool, command, shown, environment, limit):
-    """Run a command and return its ToolRun. shown: the command as a reader would type it."""
+def run_tool(name, tool, command, shown, environment, limit, where="cuda"):
+    """Run a command and return its ToolRun. shown: the command as a reader would type it. where: "cuda" or "cpu"."""
     status, output, seconds = run_limited(command, environment, limit)
     text = tidy(output) + (f"\nkilled after {limit} s" if status == "timed out" else "")
     today = datetime.date.today().isoformat()
-    run = ToolRun(name, tool, shown, status, text, round(seconds, 1), device_name(), today, code_hash())
+    run = ToolRun(name, tool, shown, status, text, round(seconds, 1), device_name(where), today, code_hash())
     run.sources.update(_sources(run.findings))
     return run
 
@@ -185,9 +204,9 @@ def under(mode, case):
     return None
 
 
-def absent(name, tool, reason):
-    """The ToolRun of a tool that can't run here and has no transcript."""
-    return ToolRun(name, tool, "", "absent", reason)
+def absent(name, reason):
+    """The ToolRun of an experiment that wasn't run."""
+    return ToolRun(name, "", "", "absent", reason, code=code_hash())
 
 
 def store(run, folder):

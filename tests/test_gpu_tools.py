@@ -156,7 +156,8 @@ def test_tidy_leaves_no_trace_of_this_machine():
 
 def test_a_run_past_its_limit_is_killed_with_its_children(tmp_path):
     program = "import subprocess, sys, time; print('began', flush=True); "
-    program += f"subprocess.Popen(['sh', '-c', 'sleep 3; touch {tmp_path}/alive']); time.sleep(60)"
+    program += f"subprocess.Popen(['sh', '-c', 'sleep 3; touch {tmp_path}/alive'], start_new_session=True); "
+    program += "time.sleep(60)"
     status, output, seconds = run_limited([sys.executable, "-c", program], {}, 1)
     assert status == "timed out" and "began" in output and seconds < 15
     time.sleep(3.5)
@@ -177,6 +178,7 @@ def fake_gpu(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(gpu_tools, "device", lambda: "cuda")
     monkeypatch.setattr(gpu_tools, "_help", lambda: "")
+    monkeypatch.setattr(tool_runs, "device_name", lambda where: "some GPU")
     return tmp_path
 
 
@@ -203,7 +205,7 @@ def test_coredump_of_a_program_that_dies(fake_gpu, monkeypatch):
 
 def test_stored_where_the_tool_is_absent(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu_tools, "missing", lambda name: "compute-sanitizer is not on this machine")
-    made = run_tool("memcheck", "compute-sanitizer", ["printf", "%s", MEMCHECK], "typed", {}, 10)
+    made = run_tool("memcheck", "compute-sanitizer", ["printf", "%s", MEMCHECK], "typed", {}, 10, "cpu")
     store(made, tmp_path)
     monkeypatch.setattr(gpu_tools, "load", lambda name: load(name, tmp_path))
     run = gpu_tools.see("memcheck")
@@ -219,7 +221,7 @@ def test_neither_tool_nor_transcript(monkeypatch, capsys):
     run = gpu_tools.see("racecheck")
     assert not run and run.findings == [] and run.count is None
     run.show()
-    assert "nothing is stored yet" in capsys.readouterr().out
+    assert "no stored transcript yet" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(best_device() == "cuda", reason="this machine has a GPU")
@@ -238,6 +240,7 @@ def test_record_goes_on_when_a_tool_fails(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu_tools, "missing", lambda name: None)
     monkeypatch.setattr(gpu_tools, "run", run)
     monkeypatch.setattr(canary_table, "run_gpu_tools", lambda folder: None)
+    monkeypatch.setattr(gpu_tools, "device_name", lambda where: "some GPU")
     others = {name for name, it in gpu_tools.EXPERIMENTS.items() if it.where == "cuda"} - {"memcheck"}
     assert gpu_tools.record(tmp_path) == len(others)
     assert {path.stem for path in tmp_path.iterdir()} == others
@@ -300,11 +303,11 @@ def test_transcripts():
     old = []
     for name, experiment in gpu_tools.EXPERIMENTS.items():
         run = load(name)
-        if experiment.where == "cpu" or (run is None and experiment.options):
+        if experiment.where == "cpu" or (not run and experiment.options):
             continue
         if run is None or not run.fresh:
             old.append(name)
-        assert run is None or (run.date and run.device and run.command and run.text)
+        assert not run or (run.date and run.device and run.command and run.text)
     stored = canary_table.stored_answers()
     if stored is None or stored["code"] != tool_runs.code_hash():
         old.append("canaries")
@@ -337,6 +340,7 @@ def test_canaries_under_a_gpu_tool(tmp_path, monkeypatch, capsys):
     fake_tool(tmp_path, "compute-sanitizer", SYNCCHECK.replace("cu:15", f"cu:{canary.lines[0]}"))
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(canary_table, "compile_cuda", lambda *arguments, **options: None)
+    monkeypatch.setattr(canary_table, "device_name", lambda where: "some GPU")
     canary_table.run_gpu_tools(tmp_path)
     answers = json.loads((tmp_path / "canaries.json").read_text())["answers"]
     verdicts = {(row["defect"], row["verdict"]) for row in answers}
