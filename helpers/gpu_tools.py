@@ -23,7 +23,7 @@ from .kernel import device
 from .tool_runs import TRANSCRIPTS, absent, device_name, load, run_limited, run_tool, store
 
 TOOLS = ("memcheck", "initcheck", "racecheck", "synccheck")
-LIMIT = 90  # seconds for one experiment
+LIMIT = 60  # seconds for one experiment
 NO_POOL = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 # API errors are left out: torch's own probing of the driver makes some. Few reports: each is like the next.
 SANITIZER_OPTIONS = ("--report-api-errors", "no", "--show-backtrace", "device", "--print-limit", "4")
