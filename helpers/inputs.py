@@ -18,7 +18,7 @@ def _randn(n, g):
 def _relu_plateau(n, g):
     """A small DSA indexer: sum over 4 heads of weight x ReLU(q . k). Where no head fires, the score is exactly 0."""
     q = torch.randn(4, 16, generator=g)
-    k = torch.randn(n, 16, generator=g) - 0.2 * q.sum(dim=0)
+    k = torch.randn(n, 16, generator=g) - 0.5 * q.sum(dim=0)
     weight = torch.rand(4, generator=g)
     return (k @ q.T).relu() @ weight
 

@@ -12,6 +12,7 @@ import time
 import torch
 
 from . import cpu, inputs, memory
+from .exact_topk import Launch, launch_exact
 from .kernel import device
 from .sliding_window_attention import MASKINGS, sliding_window_attention
 from .sparse_attention import SENTINELS, sparse_attention
@@ -60,6 +61,18 @@ def run_topk_transform(where):
             topk_transform(scores.to(where), _int32(lengths, where), table, topk, overflow=overflow, raw_out=raw)
 
 
+def run_exact_topk(where):
+    """A row in registers, rows in lists; ties; and on a GPU every cluster, so that blocks read each other's memory."""
+    shapes = [Launch(1024, 8, 1), Launch(1024, 0, 1), Launch(512, 0, 1)]
+    if where == "cuda":
+        shapes += [Launch(threads, 0, cluster) for threads in (512, 1024) for cluster in (2, 4, 8, 16)]
+    scores = torch.cat([inputs.field_row(), inputs.scores("8 values", 2, 7613)]).to(where)
+    table = inputs.page_table(3, 119).to(where)
+    for shape, pdl in itertools.product(shapes, (False, True)):
+        out, raw = (memory.poisoned((3, 2048), torch.int32, where) for _ in range(2))
+        launch_exact(scores, _int32([7613, 5000, 100], where), table, 2048, 64, out, raw, pdl, shape)
+
+
 def run_sparse_attention(where):
     for sentinel, dtype in itertools.product(SENTINELS, (torch.float32, torch.bfloat16)):
         cache = torch.randn(4096, 64, device=where).to(dtype)
@@ -79,6 +92,7 @@ RUNS = {
     "store_cache": run_store_cache,
     "sliding_window_attention": run_sliding_window_attention,
     "topk_transform": run_topk_transform,
+    "exact_topk": run_exact_topk,
     "sparse_attention": run_sparse_attention,
     "leave_in_shared": run_leave_in_shared,
 }

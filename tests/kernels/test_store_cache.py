@@ -83,7 +83,7 @@ def test_any_slot_can_be_the_reserved_one(device):
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_duplicate_slots_hold_one_source_in_each_vector(device, split):
-    """Rows that share a slot race, and may tear it; each 16-byte vector comes from one of them, nothing else changes."""
+    """Rows that share a slot race, and may tear it; each 16-byte vector comes from one of them."""
     rows = torch.arange(1, 9, dtype=torch.float32).repeat_interleave(512).view(8, 512)
     caches = [poisoned((5, 512), torch.float32, device) for _ in range(2)]
     store_cache(rows.to(device), rows.to(device), *caches, torch.full((8,), 3, device=device), num_split=split)

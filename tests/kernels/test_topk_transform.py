@@ -25,14 +25,14 @@ def split_at_threshold(row, topk):
     return bins > threshold, bins == threshold
 
 
-def select(scores, device, topk, seq_len=None, **options):
+def select(scores, device, topk, seq_len=None, *, overflow="sentinel", **options):
     """Positions that the kernel chose for one row, into poisoned memory; slots are checked against them."""
     length = seq_len if seq_len is not None else scores.shape[1]
     table = inputs.page_table(1, -(-max(length, 1) // 64), seed=length)
     raw = poisoned((1, topk), torch.int32, device)
     out = poisoned((1, topk), torch.int32, device)
     lens = torch.tensor([length], dtype=torch.int32, device=device)
-    topk_transform(scores.to(device), lens, table.to(device), topk, raw_out=raw, out=out, **options)
+    topk_transform(scores.to(device), lens, table.to(device), topk, 64, overflow, raw_out=raw, out=out, **options)
     positions = raw[0].cpu().long()
     known = positions >= 0
     expected = torch.where(known, table[0].long()[positions.clamp(min=0) // 64] * 64 + positions % 64, -1)
@@ -110,7 +110,7 @@ def test_ragged_batches_strided_scores_and_page_sizes(device, page_size):
     lens = torch.tensor([2800, 40, 1500, 0], dtype=torch.int32, device=device)
     for permuted in (False, True):
         table = inputs.page_table(4, -(-2800 // page_size), permuted=permuted).to(device)
-        out = topk_transform(scores, lens, table, 50, page_size)
+        out = topk_transform(scores, lens, table, 50, page_size, "sentinel")
         for b, length in enumerate(lens.tolist()):
             positions = topk_reference(scores[b], length, 50)
             slots = table[b].cpu().long()[positions // page_size] * page_size + positions % page_size

@@ -1,0 +1,182 @@
+import math
+
+import pytest
+import torch
+from common import refused
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers import inputs
+from helpers.exact_topk import Launch, choose_launch, launch_exact
+from helpers.memory import poisoned
+from helpers.reference import slots_of, topk_reference
+from helpers.topk_transform import topk_transform
+
+CPU_LAUNCHES = [Launch(1024, 8, 1), Launch(1024, 0, 1), Launch(512, 0, 1)]
+CLUSTER_LAUNCHES = [Launch(1024, 0, 2), Launch(512, 0, 16), Launch(1024, 0, 8)]
+SPECIALS = [0.0, -0.0, math.inf, -math.inf, math.nan, -math.nan, 1e-45, -1e-45, 3.4e38, -3.4e38, 65504.0, 70000.0]
+
+
+def launches(device, length):
+    every = CPU_LAUNCHES + (CLUSTER_LAUNCHES if device.type == "cuda" else [])
+    return [shape for shape in every if shape.items == 0 or length <= shape.threads * shape.items]
+
+
+def assert_exact(scores, lengths, topk, device, page_size=64, shape=None):
+    """Every slot of `out` and `raw_out`, in order, against the reference; both start poisoned."""
+    batch, width = scores.shape
+    table = inputs.page_table(batch, -(-max(width, 1) // page_size), seed=width)
+    lens = torch.tensor(lengths, dtype=torch.int32)
+    out, raw = (poisoned((batch, topk), torch.int32, device) for _ in range(2))
+    on_device = [tensor.to(device) for tensor in (scores, lens, table)]
+    if shape is None:
+        topk_transform(*on_device, topk, page_size, raw_out=raw, out=out)
+    else:
+        launch_exact(*on_device, topk, page_size, out, raw, False, shape)
+    for b, length in enumerate(lengths):
+        positions = topk_reference(scores[b], length, topk).sort().values
+        padding = torch.full((topk - len(positions),), -1)
+        assert torch.equal(raw[b].cpu().long(), torch.cat([positions, padding])), f"row {b}"
+        slots = slots_of(table[b], positions, page_size)
+        assert torch.equal(out[b].cpu().long(), torch.cat([slots, padding])), f"row {b}"
+
+
+@pytest.mark.parametrize("family", inputs.SCORE_FAMILIES)
+def test_every_family_on_every_launch(device, family):
+    for width, topk in ((2500, 1), (5000, 100), (8192, 2048), (7001, 2048), (20000, 512)):
+        scores = inputs.scores(family, 2, width, seed=topk)
+        for shape in launches(device, width):
+            assert_exact(scores, [width, width - 333], topk, device, shape=shape)
+
+
+@pytest.mark.parametrize("row", ("field", "zeros", "descending", "late", "one value", "two values"))
+def test_rows_on_which_the_guess_of_the_bar_goes_wrong(device, row):
+    """Lists overflow, or too few scores reach the bar: slower, never wrong."""
+    width = 30000
+    scores = {
+        "field": torch.nn.functional.pad(inputs.field_row(), (0, width - 7613), value=-1.0),
+        "zeros": torch.nn.functional.pad(inputs.winners_and_zeros(), (0, width - 8320)),
+        "descending": torch.arange(width, 0, -1.0)[None],
+        "late": torch.cat([torch.zeros(1, width - 3000), 1 + torch.rand(1, 3000)], 1),
+        "one value": torch.full((1, width), -2.5),
+        "two values": torch.where(torch.arange(width) % 1000 == 7, 5.0, 4.0)[None],
+    }[row]
+    # A spike wherever the sample looks: the bar is then far above what topk scores reach.
+    spiked = scores.clone()
+    spiked[0, torch.arange(1024) * width // 1024] = 1e6 + torch.arange(1024.0)
+    for tried in (scores, spiked):
+        for shape in launches(device, width):
+            assert_exact(tried, [width], 2048, device, shape=shape)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_any_scores_at_all(data):
+    """Few distinct values, so that ties, signed zeros, infinities and NaN meet in every way. CPU build, fast."""
+    pool = data.draw(st.lists(st.floats(width=32) | st.sampled_from(SPECIALS), min_size=1, max_size=6))
+    width = data.draw(st.integers(1, 400))
+    picks = data.draw(st.lists(st.integers(0, len(pool) - 1), min_size=width, max_size=width))
+    topk = data.draw(st.integers(1, 300))
+    page_size = data.draw(st.sampled_from((1, 16, 64)))
+    scores = torch.tensor([pool[i] for i in picks], dtype=torch.float32)[None]
+    length = data.draw(st.integers(0, width))
+    shape = data.draw(st.sampled_from(CPU_LAUNCHES))
+    assert_exact(scores, [length], topk, torch.device("cpu"), page_size, shape)
+
+
+@pytest.mark.parametrize("page_size", (1, 64, 4096))
+def test_ragged_batches(device, page_size):
+    lengths = [0, 1, 99, 100, 101, 5000, 9999, 10000]
+    assert_exact(inputs.scores("randn", len(lengths), 10000), lengths, 100, device, page_size)
+
+
+def test_strided_and_misaligned_rows(device):
+    wide = inputs.scores("8 values", 3, 9001)
+    for first in (0, 1, 2, 3):
+        scores = wide.to(device)[:, first : first + 8990]
+        out = topk_transform(scores, torch.full((3,), 8990, dtype=torch.int32, device=device),
+                             inputs.page_table(3, 141, permuted=False, first_page=0).to(device), 300)  # fmt: skip
+        for b in range(3):
+            expected = topk_reference(scores[b], 8990, 300).sort().values + b * 141 * 64
+            assert torch.equal(out[b].cpu().long(), expected)
+
+
+def test_four_runs_are_bit_identical(device):
+    scores = inputs.scores("8 values", 4, 20000).to(device)
+    arguments = (
+        scores,
+        torch.full((4,), 20000, dtype=torch.int32, device=device),
+        inputs.page_table(4, 313).to(device),
+    )
+    first = topk_transform(*arguments)
+    assert all(torch.equal(first, topk_transform(*arguments)) for _ in range(3))
+
+
+def test_every_one_of_the_first_slots_is_valid_and_distinct(device):
+    """Where the others leave garbage, say -1 or repeat themselves: no slot of the first min(seq_len, k) is bad."""
+    for row in (inputs.field_row(), inputs.winners_and_zeros(), torch.full((1, 9000), math.nan)):
+        lens = torch.tensor([row.shape[1]], dtype=torch.int32, device=device)
+        table = inputs.page_table(1, -(-row.shape[1] // 64)).to(device)
+        out = topk_transform(row.to(device), lens, table)
+        assert len(out.unique()) == 2048 and int(out.min()) >= 64
+
+
+def test_negative_lengths_are_refused_where_they_can_be_seen_and_count_as_0_elsewhere(device, monkeypatch):
+    scores, table = torch.randn(2, 100, device=device), inputs.page_table(2, 2).to(device)
+    lens = torch.tensor([50, -4], dtype=torch.int32, device=device)
+    with refused(ValueError, "seq_lens", "-4", "position 1"):
+        topk_transform(scores, lens, table, 16)
+    monkeypatch.setenv("KERNEL_CHECK", "0")
+    out = topk_transform(scores, lens, table, 16)
+    assert bool((out[0] >= 64).all()) and out[1].tolist() == [-1] * 16
+
+
+def test_bad_input_says_what_is_wrong(device):
+    lens = torch.tensor([10], dtype=torch.int32, device=device)
+    table = inputs.page_table(1, 1).to(device)
+    with refused(ValueError, "scores", "1048577", "1048576"):
+        topk_transform(torch.zeros(1, 2**20 + 1, device=device), lens, table)
+    with refused(ValueError, "pdl", "'sentinel'", "'exact'"):
+        topk_transform(torch.zeros(1, 10, device=device), lens, table, overflow="sentinel", pdl=True)
+
+
+def test_the_launch_that_is_chosen():
+    """On a GPU of 132 multiprocessors: registers, then as many blocks a row as there are to spare."""
+    shapes = {(1, 8192): (1024, 8, 1), (1, 131072): (512, 0, 16), (1, 2**19): (1024, 0, 16), (64, 8192): (1024, 8, 1)}
+    shapes |= {
+        (64, 131072): (1024, 0, 2),
+        (256, 65536): (512, 0, 1),
+        (1, 8193): (1024, 0, 1),
+        (8192, 2**20): (512, 0, 1),
+    }
+    assert {key: tuple(choose_launch(*key, 132, True)) for key in shapes} == shapes
+    assert choose_launch(1, 2**19, 132, False).cluster == 1
+
+
+def test_in_a_graph_and_with_dependent_launches(device):
+    """Captured once, replayed on new scores and lengths; without a graph, one launch behind another."""
+    scores = inputs.scores("randn", 3, 12000).to(device)
+    lens = torch.full((3,), 12000, dtype=torch.int32, device=device)
+    table = inputs.page_table(3, 188).to(device)
+    out, raw = (poisoned((3, 2048), torch.int32, device) for _ in range(2))
+
+    def select():
+        topk_transform(scores, lens, table, raw_out=raw, out=out, pdl=True)
+
+    replay = select
+    if device.type == "cuda":
+        select()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            select()
+            select()
+        replay = graph.replay
+    for seed, lengths in ((1, [12000, 3000, -4]), (2, [0, 2048, 2049])):
+        scores.copy_(inputs.scores("8 values", 3, 12000, seed))
+        lens.copy_(torch.tensor(lengths).clamp(min=0) if device.type == "cpu" else torch.tensor(lengths))
+        replay()
+        for b, length in enumerate(lengths):
+            positions = topk_reference(scores[b], max(0, length), 2048).sort().values
+            padding = torch.full((2048 - len(positions),), -1)
+            assert torch.equal(raw[b].cpu().long(), torch.cat([positions, padding])), (seed, b)
