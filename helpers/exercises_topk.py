@@ -88,7 +88,8 @@ def crowded_bin(answer: Callable[[], torch.Tensor]) -> str:
 def _select(scores: torch.Tensor) -> torch.Tensor:
     """Slots int32 [1, 2048] that the fixed kernel gives for one row; -1 in those it would have left unwritten."""
     lens = torch.tensor([scores.shape[1]], dtype=torch.int32)
-    return topk_transform(scores.contiguous(), lens, inputs.page_table(1, -(-scores.shape[1] // PAGE_SIZE)))
+    table = inputs.page_table(1, -(-scores.shape[1] // PAGE_SIZE))
+    return topk_transform(scores.contiguous(), lens, table, overflow="sentinel")
 
 
 @checker
