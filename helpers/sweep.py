@@ -1,0 +1,200 @@
+"""Random rows through both kernels, each slot and byte compared with plain torch on the same device.
+
+    python -m helpers.sweep --rows 100000     rows for each kernel; fewer by default on a CPU
+    KERNEL_MODE=checked python -m helpers.sweep --rows 200     the same under AddressSanitizer, on a CPU
+
+Each batch draws its shape, input family, ragged lengths, k, page size and strides. Outputs start poisoned, and each
+launch is repeated four times. Prints a line a family; exit status 1 if a row is wrong or two repeats differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from .inputs import SCORE_FAMILIES
+from .kernel import device
+from .memory import poisoned
+from .store_cache import DTYPES, store_cache
+from .topk_transform import topk_transform
+
+REPEATS = 4
+ROWS = {"cuda": 100_000, "cpu": 600}
+SPECIALS = (0.0, -0.0, math.inf, -math.inf, math.nan, -math.nan, 1e-45, -1e-45, 3.4e38, -3.4e38, 65504.0, 1.0)
+
+
+def _special_values(n, g):
+    """The values at which an order of floats can go wrong, each many times."""
+    return torch.tensor(SPECIALS)[torch.randint(0, len(SPECIALS), (n,), generator=g)]
+
+
+FAMILIES = SCORE_FAMILIES | {"special values": _special_values}
+
+
+def exact_positions(scores, seq_lens, topk):
+    """What "exact" should select: int64 [B, topk], ascending, then -1; see topk_transform.
+
+    scores [B, L] and seq_lens [B] on any device. Two stable sorts: by score, then numbers before NaN before what
+    lies behind the row's end.
+    """
+    inside = torch.arange(scores.shape[1], device=scores.device) < seq_lens[:, None]
+    is_nan = scores.isnan()
+    rank = torch.where(inside, 1 + (~is_nan).int(), 0)
+    by_score = torch.where(is_nan, -math.inf, scores + 0.0).sort(dim=1, descending=True, stable=True).indices
+    by_rank = rank.gather(1, by_score).sort(dim=1, descending=True, stable=True).indices
+    best = by_score.gather(1, by_rank)[:, :topk]
+    if best.shape[1] < topk:
+        best = torch.nn.functional.pad(best, (0, topk - best.shape[1]))
+    taken = torch.arange(topk, device=scores.device) < seq_lens.clamp(0, scores.shape[1])[:, None]
+    behind = scores.shape[1]
+    best = torch.where(taken, best, behind).sort(dim=1).values
+    return torch.where(best == behind, -1, best)
+
+
+def slots_at(page_table, positions, page_size):
+    """Cache slots int64 [B, n] of positions int64 [B, n] through page_table [B, pages]; -1 stays -1."""
+    pages = page_table.long().gather(1, positions.clamp(min=0) // page_size)
+    return torch.where(positions < 0, -1, pages * page_size + positions % page_size)
+
+
+@dataclass
+class Tally:
+    """rows: tried. wrong: rows with at least one wrong slot or byte. changed: launches whose repeat differed."""
+
+    rows: int = 0
+    wrong: int = 0
+    changed: int = 0
+    first: str = field(default="", repr=False)  # the first batch with a wrong row, so that it can be made again
+
+    def add(self, wrong_rows, changed, batch):
+        self.rows += len(wrong_rows)
+        self.wrong += int(wrong_rows.sum())
+        self.changed += changed
+        if not self.first and (changed or bool(wrong_rows.any())):
+            self.first = batch
+
+
+def _shapes(draw, rows, where) -> Iterator[tuple[int, int]]:
+    """(batch, length), in turn of short rows, which one block holds, longer ones, and few long ones that blocks share.
+
+    Batches are small enough for each family to meet each kind of row several times.
+    """
+    elements, longest = (2**23, 2**20) if where == "cuda" else (2**15, 2**17)
+    for low, high, most in itertools.cycle([(1, 8192, 2048), (8193, 65536, 256), (65537, longest, 6)]):
+        length = round(math.exp(draw.uniform(math.log(low), math.log(high))))
+        yield draw.randint(1, max(1, min(most, elements // length, rows // 100))), length
+
+
+def sweep_exact_topk(where, rows, seed=0) -> dict[str, Tally]:
+    """Tallies by family of at least `rows` rows through topk_transform(overflow="exact")."""
+    draw, tallies = random.Random(seed), {family: Tally() for family in FAMILIES}
+    for number, (batch, length) in enumerate(_shapes(draw, rows, where)):
+        family = list(FAMILIES)[number % len(FAMILIES)]
+        topk = draw.choice((2048, 2048, 1024, 512, draw.randint(1, 2048)))
+        page_size, pad = draw.choice((1, 16, 64, 256)), draw.choice((0, 0, 0, 1, 5))
+        with torch.device(where):
+            g = torch.Generator(where).manual_seed(seed + number)
+            scores = FAMILIES[family](batch * (length + pad), g).view(batch, length + pad)[:, pad:]
+            pages = -(-length // page_size)
+            order = torch.randperm(batch * pages, generator=g) if draw.random() < 0.7 else torch.arange(batch * pages)
+            table = (order.int() + 1).view(batch, pages)
+            ragged = torch.randint(-4, length + 1, (batch,), generator=g)
+            lens = torch.where(torch.rand(batch, generator=g) < 0.5, length, ragged).int()
+        runs = []
+        for _ in range(REPEATS):
+            both = poisoned((2, batch, topk), torch.int32, where)
+            topk_transform(scores, lens, table, topk, page_size, out=both[0], raw_out=both[1])
+            runs.append(both)
+        positions = exact_positions(scores, lens, topk)
+        expected = torch.stack([slots_at(table, positions, page_size), positions])
+        wrong = (runs[0] != expected).any(2).any(0)
+        changed = sum(not torch.equal(runs[0], other) for other in runs[1:])
+        what = f"batch {number} of seed {seed}: {family}, [{batch}, {length}], k {topk}, page size {page_size}"
+        tallies[family].add(wrong, changed, what)
+        if sum(tally.rows for tally in tallies.values()) >= rows:
+            return tallies
+
+
+def sweep_store_cache(where, rows, seed=0) -> dict[str, Tally]:
+    """Tallies by dtype of at least `rows` rows of random bytes through store_cache; each byte of the caches counts."""
+    draw, tallies = random.Random(seed), {str(dtype).removeprefix("torch."): Tally() for dtype in DTYPES}
+    for number, dtype in enumerate(itertools.cycle(DTYPES)):
+        batch, split = draw.randint(1, max(1, rows // 100)), draw.choice((0, 1, 2, 4))
+        slots, pad = batch + draw.randint(1, 100), draw.choice((0, 16))
+        unit = 128 * split if split else 4  # bytes that divide a row
+        widths = [unit * draw.randint(1, 4096 // unit) for _ in "kv"]
+        with torch.device(where):
+            g = torch.Generator(where).manual_seed(seed + number)
+            sources = [torch.randint(0, 256, (batch, pad + w), dtype=torch.uint8, generator=g)[:, pad:] for w in widths]
+            indices = torch.randperm(slots, generator=g)[:batch]
+            skip = draw.choice((-1, 0, draw.randrange(slots)))
+            if skip >= 0:  # padding rows, all aimed at the slot to skip
+                indices[torch.rand(batch, generator=g) < 0.2] = skip
+        kept = indices != skip
+        expected = [poisoned((slots, w), torch.uint8, where) for w in widths]
+        for cache, source in zip(expected, sources, strict=True):
+            cache[indices[kept]] = source[kept]
+        index_type = draw.choice((torch.int32, torch.int64))
+        runs = []
+        for _ in range(REPEATS):
+            caches = [poisoned((slots, w), torch.uint8, where) for w in widths]
+            typed = [tensor.view(dtype) for tensor in (*sources, *caches)]
+            store_cache(*typed, indices.to(index_type), num_split=split, reserved_skip_index=skip)
+            runs.append(caches)
+        differs = sum((mine != right).any(1) for mine, right in zip(runs[0], expected, strict=True)) > 0
+        wrong = differs[indices]
+        differs[indices] = False
+        wrong |= differs.any()  # a slot that no row aims at was written: by which, nobody knows
+        changed = sum(any(not torch.equal(a, b) for a, b in zip(runs[0], other, strict=True)) for other in runs[1:])
+        what = f"batch {number} of seed {seed}: {dtype}, {batch} rows of {widths} bytes, split {split}, skip {skip}"
+        tallies[str(dtype).removeprefix("torch.")].add(wrong, changed, what)
+        if sum(tally.rows for tally in tallies.values()) >= rows:
+            return tallies
+
+
+KERNELS: dict[str, Callable[..., dict[str, Tally]]] = {
+    "exact_topk": sweep_exact_topk,
+    "store_cache": sweep_store_cache,
+}
+
+
+def report(kernel: str, tallies: dict[str, Tally], seconds: float) -> bool:
+    """Print a line a family and the sum. Returns whether all rows are right in every repeat."""
+    print(f"\n{kernel:16} {'rows':>8} {'wrong':>6} {'repeats that differ':>20}")
+    for name, tally in tallies.items():
+        print(f"{name:16} {tally.rows:8} {tally.wrong:6} {tally.changed:20}")
+    rows, wrong, changed = (sum(getattr(t, part) for t in tallies.values()) for part in ("rows", "wrong", "changed"))
+    print(f"{'all':16} {rows:8} {wrong:6} {changed:20}   {seconds:.1f} s, {REPEATS} launches of each", flush=True)
+    for tally in tallies.values():
+        if tally.first:
+            print(f"first: {tally.first}")
+    return wrong == changed == 0
+
+
+def main(words):
+    where = device()
+    parser = argparse.ArgumentParser(prog="python -m helpers.sweep", description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=ROWS[where], help="for each kernel (default here: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args(words)
+    os.environ["KERNEL_CHECK"] = "0"  # negative lengths belong to the sweep: unseen, they count as 0
+    print(f"on {torch.cuda.get_device_name() if where == 'cuda' else 'the CPU build'}")
+    right = []
+    for kernel, sweep in KERNELS.items():
+        started = time.perf_counter()
+        tallies = sweep(where, arguments.rows, arguments.seed)
+        right.append(report(kernel, tallies, time.perf_counter() - started))
+    return 0 if all(right) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
