@@ -83,9 +83,9 @@ unsigned choose(unsigned bits) {
     switch (launch->order) {
         case Forward: return __builtin_ctz(bits);
         case Reverse: return 31 - __builtin_clz(bits);
-        default: {
-            unsigned shift = next_random() % 32;
-            return (__builtin_ctz(bits >> shift | bits << (32 - shift) % 32) + shift) % 32;
+        default: {  // each set bit as likely as another
+            for (unsigned skip = next_random() % __builtin_popcount(bits); skip > 0; --skip) bits &= bits - 1;
+            return __builtin_ctz(bits);
         }
     }
 }
