@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install lab test executed sanitize lint compiler
+.PHONY: install lab test bench executed sanitize lint compiler
 
 install: .venv/.installed
 
@@ -11,6 +11,10 @@ lab: compiler install
 
 test: compiler install
 	$(BIN)/python -m pytest --nbmake --nbmake-timeout=180 -n 2 --durations=10 tests notebooks
+
+# Times of the kernels on this machine, printed and kept for lesson 32. Only on a GPU are they GPU figures.
+bench: compiler install
+	$(BIN)/python -m helpers.bench
 
 # On a machine with a GPU: runs every lesson and keeps the copies with their outputs.
 executed: compiler install

@@ -1,0 +1,256 @@
+"""Times of the exact top-k and of store_cache on this machine: printed as tables, and kept as JSON for lesson 32.
+
+    python -m helpers.bench [--json PATH]     by default helpers/bench_results/h200.json on an H200, cpu.json on a CPU
+
+On a GPU every time is that of a CUDA graph's replay, in rounds that time each method once:
+  warm   a graph of many launches, per launch
+  cold   a graph of many pairs: zeroing 256 MiB, which flushes the L2 cache, and a launch; less a graph of the zeroings
+On a CPU: seconds to compile, and one call of the CPU build. These are no GPU figures.
+
+Each result is checked before it is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import itertools
+import json
+import os
+import re
+import statistics
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+
+from .bench_tables import print_tables
+from .doctor import compiler, driver_version, versions
+from .inputs import SCORE_FAMILIES, generator, page_table
+from .kernel import KERNELS, compile_cuda, compile_to_cubin, device, launch
+from .memory import poisoned
+from .store_cache import store_cache
+from .sweep import exact_positions
+from .timing import measure
+from .topk_transform import topk_transform
+
+RESULTS = Path(__file__).resolve().parent / "bench_results"
+TOPK, PAGE_SIZE = 2048, 64
+TOPK_SHAPES = {  # rows, scores a row
+    "cuda": ((1, 8192), (1, 131072), (1, 524288), (64, 8192), (64, 131072), (256, 65536)),
+    "cpu": ((1, 8192), (1, 131072), (16, 8192)),
+}
+STORE_SHAPES = {  # rows, columns of bf16
+    "cuda": ((1, 512), (512, 512), (2048, 512), (8192, 512), (32768, 512), (2048, 1024), (8192, 1024), (32768, 1024)),
+    "cpu": ((1, 512), (512, 512), (512, 1024)),
+}
+STORE_SLOTS = {"cuda": 65536, "cpu": 1024}
+SOURCES = 8  # K and V that store_cache's launches take in turn, as layers of a model would bring them
+TIED = ("90 % zeros", "one fp16 bin", "8 values")
+ROUNDS = {"cuda": 20, "cpu": 5}
+EMPTY_KERNEL = """
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define PDL() asm volatile("griddepcontrol.wait;\\ngriddepcontrol.launch_dependents;" ::: "memory")
+#else
+#define PDL()
+#endif
+extern "C" __global__ void empty() { PDL(); }
+"""
+
+
+def scores_of(family: str, batch: int, length: int, where: str) -> torch.Tensor:
+    """fp32 [batch, length] of an input family, or with 90 % of exact zeros."""
+    if family == "90 % zeros":
+        values = torch.randn(batch, length, generator=generator(0))
+        values[torch.rand(batch, length, generator=generator(1)) < 0.9] = 0.0
+        return values.to(where)
+    return SCORE_FAMILIES[family](batch * length, generator(0)).view(batch, length).to(where)
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def _lines(table: str, shape: tuple, state: str, samples: dict, **more) -> list[dict]:
+    """Records of a table. samples: (method, input) or method -> seconds, one a round. Values are microseconds."""
+    lines = []
+    for key, values in samples.items():
+        method, *family = key if isinstance(key, tuple) else (key,)
+        line = {"table": table, "shape": list(shape), "method": method, "state": state}
+        line |= {"input": family[0]} if family else {}
+        low, middle, high = (round(1e6 * value, 3) for value in statistics.quantiles(values, n=4))
+        lines.append(line | {"us": middle, "low": low, "high": high} | more)
+    return lines
+
+
+def _warm(calls: dict, where: str, launches: int = 64) -> dict:
+    """Samples of each call, with whatever the one before left in the caches."""
+    timings = measure(calls, ROUNDS[where], launches, where)
+    return {name: timing.samples for name, timing in timings.items()}
+
+
+def _cold(calls: dict) -> dict:
+    """Samples of each call behind a flush of the L2 cache."""
+    scratch = torch.empty(256 * 2**20, dtype=torch.uint8, device="cuda")
+
+    def flushed(call):
+        scratch.zero_()
+        call()
+
+    pairs = {name: partial(flushed, call) for name, call in calls.items()}
+    samples = _warm({"flush": scratch.zero_, **pairs}, "cuda", 20)
+    flush = samples.pop("flush")
+    return {name: [both - alone for both, alone in zip(taken, flush, strict=True)] for name, taken in samples.items()}
+
+
+def topk_records(where: str) -> list[dict]:
+    """The exact top-k beside the one with the sentinel and torch's, and on rows with many ties."""
+    lines = []
+    for batch, length in TOPK_SHAPES[where]:
+        table = page_table(batch, length // PAGE_SIZE).to(where)
+        lens = torch.full((batch,), length, dtype=torch.int32, device=where)
+        out, raw = (poisoned((batch, TOPK), torch.int32, where) for _ in range(2))
+        calls = {}
+        for family in ("randn", *TIED):
+            scores = scores_of(family, batch, length, where)
+            topk_transform(scores, lens, table, TOPK, PAGE_SIZE, out=out, raw_out=raw)
+            if not torch.equal(raw.long(), exact_positions(scores, lens, TOPK)):
+                raise AssertionError(f"exact_topk is wrong on {family}, {batch} x {length}")
+            calls["exact", family] = partial(topk_transform, scores, lens, table, TOPK, PAGE_SIZE, out=out)
+        exact, scores = calls["exact", "randn"], calls["exact", "randn"].args[0]
+        calls["sentinel", "randn"] = partial(exact, overflow="sentinel")
+        calls["torch.topk", "randn"] = partial(torch.topk, scores, TOPK, dim=1, sorted=False)
+        if where == "cpu":
+            lines += _lines("topk", (batch, length), "cpu build", _warm(calls, where))
+        else:
+            lines += _lines("topk", (batch, length), "cold", _cold(calls))
+            calls["exact, PDL", "randn"] = partial(exact, pdl=True)
+            lines += _lines("topk", (batch, length), "warm", _warm(calls, where))
+    return lines
+
+
+def store_records(where: str) -> list[dict]:
+    """store_cache with the skip and without, torch's way, and a device copy of as many bytes; all slots are real."""
+    lines = []
+    for rows, columns in STORE_SHAPES[where]:
+        kv = torch.randn(SOURCES, 2, rows, columns, device=where).bfloat16()
+        caches = torch.zeros(2, STORE_SLOTS[where], columns, dtype=torch.bfloat16, device=where)
+        slots = 1 + torch.randperm(STORE_SLOTS[where] - 1, generator=generator(0))[:rows].to(where)
+        slots32, target = slots.int(), torch.empty_like(kv[0])
+        store_cache(*kv[0], *caches, slots32)
+        if not torch.equal(caches[:, slots], kv[0]):
+            raise AssertionError(f"store_cache is wrong on {rows} x {columns}")
+
+        def in_turn(call, sources=kv):
+            turn = itertools.cycle(sources)
+            return lambda: call(next(turn))
+
+        def store(source, caches=caches, slots=slots32, **options):
+            store_cache(*source, *caches, slots, **options)
+
+        def put(source, caches=caches, slots=slots):
+            caches[0][slots], caches[1][slots] = source[0], source[1]
+
+        calls = {"skip": partial(store, pdl=True), "no skip": partial(store, pdl=True, reserved_skip_index=-1)}
+        calls |= {"skip, no PDL": store, "torch index_put, twice": put, "device copy": target.copy_}
+        samples = _warm({name: in_turn(call) for name, call in calls.items()}, where, 256 if rows <= 2048 else 64)
+        state = "warm" if where == "cuda" else "cpu build"
+        lines += _lines("store", (rows, columns), state, samples, moved=2 * kv[0].nbytes)
+    return lines
+
+
+def launch_records() -> list[dict]:
+    """What a kernel costs that does nothing."""
+    empty = compile_cuda(EMPTY_KERNEL, ["empty"]).get_function("empty")
+    calls = {name: partial(launch, empty, (1,), (32,), (), pdl=pdl) for name, pdl in (("PDL", True), ("no PDL", False))}
+    cold = _cold({"no PDL": calls["no PDL"]})
+    return _lines("launch", (), "warm", _warm(calls, "cuda", 256)) + _lines("launch", (), "cold", cold)
+
+
+def compile_records() -> list[dict]:
+    """Seconds that a first compilation takes: by NVRTC for an H200, and for the CPU build."""
+    lines = []
+    kernels = {"exact_topk.cu": "exact_topk<1024, 8, 1, false>", "store_cache.cu": "store_cache<int, 1, 16, false>"}
+    for file, name in kernels.items():
+        seconds = {}
+        if not versions()["cupy"].startswith("missing"):
+            seconds["NVRTC, sm_90"] = compile_to_cubin(file, [name], "sm_90").seconds
+        if compiler():
+            with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, KERNEL_CACHE=folder):
+                started = time.perf_counter()
+                compile_cuda(file, [name], device="cpu", defines={"FRESH": time.time_ns()})
+                seconds["CPU build"] = time.perf_counter() - started
+        lines += [{"table": "compile", "kernel": file, "compiler": by, "seconds": round(taken, 2)}
+                  for by, taken in seconds.items()]  # fmt: skip
+    return lines
+
+
+# ---------------------------------------------------------------- results
+
+
+def kernels_hash() -> str:
+    """SHA-256 of the two kernels: results of other ones are old."""
+    return hashlib.sha256(b"".join((KERNELS / f).read_bytes() for f in ("exact_topk.cu", "store_cache.cu"))).hexdigest()
+
+
+def machine(where: str) -> dict:
+    gpu = torch.cuda.get_device_name() if where == "cuda" else None
+    return versions() | {
+        "gpu": gpu,
+        "driver": driver_version() if gpu else None,
+        "multiprocessors": torch.cuda.get_device_properties(0).multi_processor_count if gpu else None,
+        "date": datetime.date.today().isoformat(),
+        "kernels": kernels_hash(),
+    }
+
+
+def results_path(where: str) -> Path:
+    """Where this machine's results are kept: h200.json for an "NVIDIA H200"."""
+    name = torch.cuda.get_device_name() if where == "cuda" else "cpu"
+    return RESULTS / (re.sub(r"[^a-z0-9]+", "-", name.lower().removeprefix("nvidia ")) + ".json")
+
+
+def load(name: str) -> dict | None:
+    """The results kept as helpers/bench_results/<name>.json: {"machine": ..., "records": [...]}, or None."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def others_on(gpu: str | None) -> list[dict]:
+    """Records of other implementations, measured on a GPU of that name."""
+    others = load("others_h200")
+    return others["records"] if gpu == others["machine"]["gpu"] else []
+
+
+def save(results: dict, path: Path) -> None:
+    lines = ",\n".join("    " + json.dumps(line) for line in results["records"])
+    path.write_text(f'{{\n  "machine": {json.dumps(results["machine"])},\n  "records": [\n{lines}\n  ]\n}}\n')
+
+
+def run(where: str) -> dict:
+    """Measure everything: {"machine": ..., "records": [...]}."""
+    records = topk_records(where) + store_records(where)
+    records += launch_records() if where == "cuda" else []
+    return {"machine": machine(where), "records": records + compile_records()}
+
+
+def main(words: list[str]) -> int:
+    where = device()
+    parser = argparse.ArgumentParser(prog="python -m helpers.bench", description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, default=results_path(where), help="default here: %(default)s")
+    path = parser.parse_args(words).json
+    os.environ["KERNEL_CHECK"] = "0"  # a look at the arguments' contents would be part of the times
+    started = time.perf_counter()
+    results = run(where)
+    print_tables(results, others_on(results["machine"]["gpu"]))
+    save(results, path)
+    print(f"\n{time.perf_counter() - started:.0f} s in all; kept in {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
