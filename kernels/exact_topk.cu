@@ -10,7 +10,8 @@
 //   2. keep     read the row once and keep it: a short row in registers (kItems scores a thread), of a long one
 //               what reaches the bar, in a list a warp
 //   3. narrow   histogram the kept keys over [low, high], find the bin where the count from the top reaches what is
-//               wanted, make it the new [low, high]; until all its members are wanted, or all are equal
+//               wanted, make it the new [low, high]; until all its members are wanted, or all are equal, or they are
+//               few: then one warp's lanes hold them, and rank them
 //   4. count    each warp: how many keys lie above the range, how many in it; a prefix sum over the warps follows
 //   5. place    a key above, or one of the first `wanted` in the range, knows its slot: how many come before it
 //
@@ -42,6 +43,7 @@ constexpr unsigned int kAbsent = 0;     // the key of no score
 constexpr unsigned int kLowest = 1;     // the key of NaN
 constexpr unsigned int kHighest = 0xFFFFFFFFu;
 constexpr unsigned int kFullWarp = 0xFFFFFFFFu;
+constexpr int kFew = 32;                // keys that the lanes of a warp can hold
 
 // Larger score, larger key. -inf has key 0x007FFFFF, so smaller ones are free for NaN and for "no score".
 __device__ __forceinline__ unsigned int key_of(float score) {
@@ -52,9 +54,9 @@ __device__ __forceinline__ unsigned int key_of(float score) {
 
 // The same variable in the shared memory of another block of the cluster.
 template <typename T>
-__device__ __forceinline__ const T* in_block(const T* mine, int rank) {
+__device__ __forceinline__ T* in_block(T* mine, int rank) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  const T* theirs;
+  T* theirs;
   asm volatile("mapa.u64 %0, %1, %2;" : "=l"(theirs) : "l"(mine), "r"(rank));
   return theirs;
 #else
@@ -91,13 +93,15 @@ struct Range {
 
 // Two counts in one word, so that one sum or scan does both: keys above the range (at most 2047, since they are all
 // selected and do not suffice), and keys in the range (less than 2^21).
+constexpr unsigned int kOneAbove = 1u << 21, kInRangeMask = kOneAbove - 1;
+
 __device__ __forceinline__ unsigned int counts_of(unsigned int key, const Range& range) {
-  return key > range.high ? 1u << 21 : key >= range.low ? 1u : 0u;
+  return key > range.high ? kOneAbove : key >= range.low ? 1u : 0u;
 }
 
 // How many of the counted keys are selected: all above, and the first `wanted` in the range.
 __device__ __forceinline__ int selected(unsigned int counts, const Range& range) {
-  return static_cast<int>(counts >> 21) + min(static_cast<int>(counts & 0x1FFFFFu), range.wanted);
+  return static_cast<int>(counts / kOneAbove) + min(static_cast<int>(counts & kInRangeMask), range.wanted);
 }
 
 // The keys of four positions in a row, kAbsent from `end` on.
@@ -133,6 +137,8 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
   __shared__ unsigned int warp_total[kWarps], warp_low[kWarps], warp_high[kWarps];
   __shared__ unsigned int block_counts;
   __shared__ Range found;
+  __shared__ unsigned int few[kFew];
+  __shared__ int num_few;
   extern __shared__ unsigned int lists[];  // kItems == 0: kListLength keys a warp, then as many 16-bit offsets
 
   const int request = blockIdx.x / kCluster, rank = blockIdx.x % kCluster;
@@ -183,6 +189,7 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
   unsigned int span;  // the bins' reach; keys beyond it count in the last bin
   int round = 0;
   for (int i = threadIdx.x; i < kBins; i += kThreads) histogram[0][i] = histogram[1][i] = 0;
+  if (threadIdx.x == 0) num_few = 0;
 
   const auto shift_of = [&] { return 32 - __clz(span / kBins); };
   const auto count_key = [&](unsigned int key) {
@@ -344,7 +351,8 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
   };
 
   // 3. Narrow.
-  while (range.members != range.wanted && range.low != range.high) {
+  const auto settled = [&] { return range.members == range.wanted || range.low == range.high; };
+  while (!settled() && (range.members < 0 || range.members > kFew)) {
     visit([&](const unsigned int (&keys)[4], const int (&)[4]) {
 #pragma unroll
       for (int c = 0; c < 4; ++c) count_key(keys[c]);
@@ -355,6 +363,27 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
       span = kHighest - kLowest;
       below_bar = true;
     }
+  }
+  if (!settled()) {  // few are left: gather them in the cluster's first block, in any order
+    unsigned int* gathered = kAlone ? few : in_block(few, 0);
+    int* count = kAlone ? &num_few : in_block(&num_few, 0);
+    visit([&](const unsigned int (&keys)[4], const int (&)[4]) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c)
+        if (keys[c] >= range.low && keys[c] <= range.high) gathered[atomicAdd(count, 1)] = keys[c];
+    });
+    cluster_sync<kCluster>();
+    const unsigned int mine = lane < range.members ? gathered[lane] : kAbsent;
+    int larger = 0, not_smaller = 0;
+    for (int i = 0; i < range.members; ++i) {
+      const unsigned int other = __shfl_sync(kFullWarp, mine, i);
+      larger += other > mine;
+      not_smaller += other >= mine;
+    }
+    const bool is_last_wanted = lane < range.members && larger < range.wanted && range.wanted <= not_smaller;
+    const int last = __ffs(__ballot_sync(kFullWarp, is_last_wanted)) - 1;  // equal ones all qualify: any of them
+    range.low = range.high = __shfl_sync(kFullWarp, mine, last);
+    range.wanted -= __shfl_sync(kFullWarp, larger, last);
   }
 
   // 4. Count, by warp, then before each warp of this block, then before this block.
@@ -383,14 +412,15 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
       for (int c = 0; c < 4; ++c) lane_counts += counts[c] = counts_of(keys[c], range);
       if (!__any_sync(kFullWarp, lane_counts != 0)) return;
       const unsigned int up_to_here = up_to_lane(lane_counts);
-      unsigned int here = before + up_to_here - lane_counts;
-      int slots[4], pages[4];
+      const unsigned int here = before + up_to_here - lane_counts;
+      int slot = selected(here, range), seen_in_range = here & kInRangeMask, slots[4], pages[4];
       bool takes[4];
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        slots[c] = selected(here, range);
-        here += counts[c];
-        takes[c] = selected(here, range) > slots[c];
+        takes[c] = counts[c] > 1 || (counts[c] == 1 && seen_in_range < range.wanted);
+        slots[c] = slot;
+        slot += takes[c];
+        seen_in_range += counts[c] == 1;
         pages[c] = takes[c] ? row_pages[positions[c] >> page_bits] : 0;  // four look-ups are on their way at once
       }
 #pragma unroll
