@@ -137,7 +137,7 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
   __shared__ unsigned int warp_total[kWarps], warp_low[kWarps], warp_high[kWarps];
   __shared__ unsigned int block_counts;
   __shared__ Range found;
-  __shared__ unsigned int few[kFew];
+  __shared__ unsigned int few[kFew], smallest_member, largest_member;
   __shared__ int num_few;
   extern __shared__ unsigned int lists[];  // kItems == 0: kListLength keys a warp, then as many 16-bit offsets
 
@@ -189,7 +189,11 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
   unsigned int span;  // the bins' reach; keys beyond it count in the last bin
   int round = 0;
   for (int i = threadIdx.x; i < kBins; i += kThreads) histogram[0][i] = histogram[1][i] = 0;
-  if (threadIdx.x == 0) num_few = 0;
+  if (threadIdx.x == 0) {
+    num_few = 0;
+    smallest_member = kHighest;
+    largest_member = kAbsent;
+  }
 
   const auto shift_of = [&] { return 32 - __clz(span / kBins); };
   const auto count_key = [&](unsigned int key) {
@@ -353,11 +357,32 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
   // 3. Narrow.
   const auto settled = [&] { return range.members == range.wanted || range.low == range.high; };
   while (!settled() && (range.members < 0 || range.members > kFew)) {
+    unsigned int smallest = kHighest, largest = kAbsent;
     visit([&](const unsigned int (&keys)[4], const int (&)[4]) {
 #pragma unroll
-      for (int c = 0; c < 4; ++c) count_key(keys[c]);
+      for (int c = 0; c < 4; ++c) {
+        if (keys[c] < range.low || keys[c] > range.high) continue;
+        smallest = min(smallest, keys[c]);
+        largest = max(largest, keys[c]);
+        count_key(keys[c]);
+      }
     });
+    // Many members of one bin: as a rule they are equal. The whole cluster's, told by its first block.
+    unsigned int* first_smallest = kAlone ? &smallest_member : in_block(&smallest_member, 0);
+    unsigned int* first_largest = kAlone ? &largest_member : in_block(&largest_member, 0);
+    if (range.members > 0) {
+      smallest = __reduce_min_sync(kFullWarp, smallest);
+      largest = __reduce_max_sync(kFullWarp, largest);
+      if (lane == 0) {
+        atomicMin(first_smallest, smallest);
+        atomicMax(first_largest, largest);
+      }
+    }
     cluster_sync<kCluster>();
+    if (range.members > 0 && *first_smallest == *first_largest) {
+      range.low = range.high = *first_smallest;
+      break;
+    }
     if (!narrow(kCluster)) {  // the bar was too high
       range.low = kLowest;
       span = kHighest - kLowest;
@@ -404,29 +429,42 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     before += __reduce_add_sync(kFullWarp, lane < rank ? *in_block(&block_counts, lane) : 0u);
   }
 
-  // 5. Place. Within a step, positions ascend by lane and then by c.
-  if (selected(before + warp_counts, range) > selected(before, range)) {
+  // 5. Place. Keys above the range are taken, and the first `wanted` in it: all of this warp's, or none, or, in the
+  // one warp where they run out, `room` of them. Within a step, positions ascend by lane and then by c.
+  const int room = range.wanted - static_cast<int>(before & kInRangeMask);
+  const bool takes_all = room >= static_cast<int>(warp_counts & kInRangeMask);
+  const bool runs_out = !takes_all && room > 0;
+  const unsigned int take_from = takes_all ? range.low : range.high + 1;
+  int slot_here = selected(before, range), seen_in_range = 0;
+  if (selected(before + warp_counts, range) > slot_here) {
     visit([&](const unsigned int (&keys)[4], const int (&positions)[4]) {
-      unsigned int counts[4], lane_counts = 0;
-#pragma unroll
-      for (int c = 0; c < 4; ++c) lane_counts += counts[c] = counts_of(keys[c], range);
-      if (!__any_sync(kFullWarp, lane_counts != 0)) return;
-      const unsigned int up_to_here = up_to_lane(lane_counts);
-      const unsigned int here = before + up_to_here - lane_counts;
-      int slot = selected(here, range), seen_in_range = here & kInRangeMask, slots[4], pages[4];
       bool takes[4];
+      int taken = 0, pages[4];
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        takes[c] = counts[c] > 1 || (counts[c] == 1 && seen_in_range < range.wanted);
-        slots[c] = slot;
-        slot += takes[c];
-        seen_in_range += counts[c] == 1;
-        pages[c] = takes[c] ? row_pages[positions[c] >> page_bits] : 0;  // four look-ups are on their way at once
+      for (int c = 0; c < 4; ++c) takes[c] = keys[c] >= take_from;
+      if (runs_out) {
+        int in_range = 0;
+#pragma unroll
+        for (int c = 0; c < 4; ++c) in_range += keys[c] >= range.low && !takes[c];
+        const int up_to_here = up_to_lane(in_range);
+        int seen = seen_in_range + up_to_here - in_range;
+#pragma unroll
+        for (int c = 0; c < 4; ++c)
+          if (keys[c] >= range.low && !takes[c]) takes[c] = seen++ < room;
+        seen_in_range += __shfl_sync(kFullWarp, up_to_here, 31);
       }
 #pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        taken += takes[c];
+        pages[c] = takes[c] ? row_pages[positions[c] >> page_bits] : 0;  // four look-ups are on their way at once
+      }
+      if (!__any_sync(kFullWarp, taken > 0)) return;
+      const int up_to_here = up_to_lane(taken);
+      int slot = slot_here + up_to_here - taken;
+#pragma unroll
       for (int c = 0; c < 4; ++c)
-        if (takes[c]) emit(slots[c], positions[c], pages[c]);
-      before += __shfl_sync(kFullWarp, up_to_here, 31);
+        if (takes[c]) emit(slot++, positions[c], pages[c]);
+      slot_here += __shfl_sync(kFullWarp, up_to_here, 31);
     });
   }
   if (kPdl) PDL_TRIGGER();
