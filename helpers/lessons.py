@@ -10,6 +10,7 @@ A cell tagged `solution` is the solved twin of the cell tagged `exercise` with t
 from __future__ import annotations
 
 import argparse
+import base64
 import copy
 import datetime
 import hashlib
@@ -30,6 +31,11 @@ from helpers.kernel import device
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 EXECUTED = NOTEBOOKS / "executed"
+# Figures that README.md shows: the lesson, the id of its cell, the file beside the executed copies.
+PICTURES = (
+    ("12_nan_contamination", "flow", "nan_from_slot_0.png"),
+    ("21_unwritten_slots", "pasts-figure", "unwritten_slots.png"),
+)
 GPU_NOTE = "GPU: optional. Without one, the same kernels run on the CPU."
 
 
@@ -240,10 +246,18 @@ def execute(output: Path) -> int:
         notebook = run(read(path), allow_errors=True)
         notebook.metadata["provenance"] = origin
         nbformat.write(notebook, output / path.name)
+        for _, cell_id, name in (picture for picture in PICTURES if picture[0] == path.stem):
+            (output / name).write_bytes(_picture_of(notebook, cell_id))
         failed += has_error(notebook)
         note = "  holds an error" if has_error(notebook) else ""
         print(f"{time.perf_counter() - start:.1f} s{note}", flush=True)
     return failed
+
+
+def _picture_of(notebook, cell_id: str) -> bytes:
+    """The PNG that the cell with this id displayed. StopIteration if there is none."""
+    outputs = next(cell for cell in notebook.cells if cell.id == cell_id).outputs
+    return base64.b64decode(next(o.data["image/png"] for o in outputs if "image/png" in o.get("data", {})))
 
 
 def strip() -> int:
