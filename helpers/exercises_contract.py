@@ -1,0 +1,134 @@
+"""Checkers of the exercises in lessons 14, 23, 24 and 32. How a checker works: checks.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from .checks import checker, equal, require
+from .inputs import generator, page_table
+from .memory import left_in_shared, poisoned
+from .sweep import exact_positions
+from .topk_transform import topk_transform
+
+PAGE_SIZE = 64
+
+Select = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
+
+
+def selection(overflow: str, max_ties: int = 1024) -> Select:
+    """select(scores fp32 [B, L], seq_lens int32 [B], k) -> positions int64 [B, k], by the kernel of that variant.
+
+    What nobody writes holds positions 0 to 2047, as after a top-k of an earlier row: plausible, and no kernel dies.
+    Runs on the CPU build, on any machine: there, what is left in shared memory is sure.
+    """
+
+    def select(scores: torch.Tensor, seq_lens: torch.Tensor, k: int) -> torch.Tensor:
+        table = page_table(len(scores), -(-max(scores.shape[1], 2048) // PAGE_SIZE))
+        raw = poisoned((len(scores), k), torch.int32)
+        with left_in_shared(torch.arange(2048, dtype=torch.int32), "cpu"):
+            topk_transform(scores, seq_lens, table, k, PAGE_SIZE, overflow, max_ties, raw_out=raw)
+        return raw.long()
+
+    return select
+
+
+# ---------------------------------------------------------------- lesson 23
+
+
+def _no_minus_inf(scores, seq_lens, k):
+    positions = exact_positions(scores, seq_lens, k)
+    chosen = scores.gather(1, positions.clamp(min=0))
+    return torch.where(chosen == -math.inf, -1, positions)
+
+
+def _next_best(scores, seq_lens, k):
+    """Instead of the last position chosen, the one that would come next."""
+    positions, one_more = (exact_positions(scores, seq_lens, n) for n in (k, k + 1))
+    for row, more in zip(positions, one_more, strict=True):
+        if int((more >= 0).sum()) == k + 1:
+            extra = more[~torch.isin(more, row)]
+            row[-1] = extra[0]
+    return positions
+
+
+def _last_of_equals(scores, seq_lens, k):
+    positions = torch.full((len(scores), k), -1)
+    for row, length, chosen in zip(scores, seq_lens.tolist(), positions, strict=True):
+        mirrored = exact_positions(row[:length].flip(0)[None], torch.tensor([length]), k)[0]
+        chosen.copy_(torch.where(mirrored < 0, -1, length - 1 - mirrored))
+    return positions
+
+
+def _only_the_start(scores, seq_lens, k):
+    """What a cap does that only long rows reach: it looks at their first 65536 scores."""
+    return exact_positions(scores, seq_lens.clamp(max=65536), k)
+
+
+def _zeros_behind(scores, seq_lens, k):
+    return exact_positions(scores, seq_lens, k).clamp(min=0)
+
+
+WRONG_SELECTIONS: dict[str, Select] = {
+    "slots that nobody wrote": selection("unwritten"),
+    "-1 in place of tokens": selection("sentinel"),
+    "slots that say their own number": selection("position"),
+    "the cap of 2048, from the next day's fix": selection("position", 2048),
+    "-inf never chosen": _no_minus_inf,
+    "NaN chosen first": lambda scores, n, k: exact_positions(scores.nan_to_num(math.inf, math.inf, -math.inf), n, k),
+    "one token that is not among the best": _next_best,
+    "the last of equal scores, not the first": _last_of_equals,
+    "one length for all rows of a batch": lambda scores, n, k: exact_positions(scores, n[:1].expand_as(n), k),
+    "nothing beyond position 65536": _only_the_start,
+    "0 behind the end of a short row": _zeros_behind,
+    "-1 before the tokens of a short row": lambda scores, n, k: exact_positions(scores, n, k).flip(1),
+}
+
+
+def _shuffled(scores, seq_lens, k):
+    """The right positions in no particular order, -1 behind them: as good as sorted ones."""
+    positions = exact_positions(scores, seq_lens, k)
+    for row in positions:
+        count = int((row >= 0).sum())
+        row[:count] = row[:count][torch.randperm(count, generator=generator(23))]
+    return positions
+
+
+@checker
+def missing_test(answer: Callable[[Select], bool]) -> str:
+    """23: answer(select) -> whether select(scores, seq_lens, k) gives the k largest of each row."""
+    for what, select in {"the exact kernel": selection("exact"), "a right one in another order": _shuffled}.items():
+        got = answer(select)
+        require(got is not None and got is not ..., "nothing is returned yet")
+        require(isinstance(got, bool), f"your test should return True or False, not {got!r}")
+        require(got, f"your test refuses {what}")
+    for what, select in WRONG_SELECTIONS.items():
+        require(answer(select) is False, f"your test lets a wrong selection pass: {what}")
+    return f"your test lets 2 right selections pass and refuses all {len(WRONG_SELECTIONS)} wrong ones"
+
+
+@checker
+def safe_to_read(answer: Callable[[torch.Tensor, int, int, str], bool]) -> str:
+    """23: answer(slots int32 [k], seq_len, num_slots, sentinel) -> whether that consumer reads only the cache."""
+    full = torch.randperm(1000, generator=generator(23))[:64].int()
+
+    def with_one(place: int, value: int) -> torch.Tensor:
+        slots = full.clone()
+        slots[place] = value
+        return slots
+
+    cases = [("slots of the cache", full, 500, True), ("the first and the last slot", with_one(3, 999), 500, True)]
+    cases[1][1][4] = 0
+    cases += [(f"slot {bad} among them", with_one(5, bad), 500, False) for bad in (-1, 1000, -70000, 2**30)]
+    cases += [("-1 in the last slot", with_one(63, -1), 64, False), ("-1 in the first slot", with_one(0, -1), 1, False)]
+    behind = torch.cat([full[:10], torch.full((54,), -1, dtype=torch.int32)])
+    cases += [("-1 from slot 10 on", behind, 10, True), ("-1 from slot 10 on", behind, 11, False)]
+    cases += [("garbage behind the end", with_one(20, 2**30), 20, True), ("nothing", behind[10:], 0, True)]
+    for what, slots, seq_len, trusted in cases:
+        for sentinel, right in (("trust", trusted), ("check", True)):
+            got = answer(slots.clone(), seq_len, 1000, sentinel)
+            require(got is not None and got is not ..., "nothing is returned yet")
+            equal(bool(got), right, f"{what}, {seq_len} tokens, a cache of 1000 slots, consumer {sentinel!r}")
+    return "both consumers, slots inside and outside, -1 where it is read and where it is not"
