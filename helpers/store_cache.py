@@ -71,11 +71,13 @@ def store_cache(k, v, k_cache, v_cache, indices, row_bytes=0, num_split=0, size_
 
 
 def choose_split(k_bytes, v_bytes):
-    """Warps that share a row: as many as leave each 512 bytes of K and of V."""
-    for split in (4, 2):
-        if k_bytes % (512 * split) == 0 and v_bytes % (512 * split) == 0:
-            return split
-    return 1
+    """Warps that share a row: doubled while each lane still has 64 bytes to copy, in vectors no narrower."""
+    split = 1
+    while split < SPLITS[-1] and (k_bytes + v_bytes) // (64 * split) >= 64:
+        if _widest_vector(k_bytes, v_bytes, 2 * split) < _widest_vector(k_bytes, v_bytes, split):
+            break
+        split *= 2
+    return split
 
 
 def choose_vector(k_bytes, v_bytes, split):
@@ -85,15 +87,21 @@ def choose_vector(k_bytes, v_bytes, split):
     """
     for name, row in (("k", k_bytes), ("v", v_bytes)):
         if split > 1 and row % (128 * split):
-            raise ValueError(f"num_split is {split}, but a row of {name} has {row} bytes; "
-                             f"{split} warps share a row only if {128 * split} divides it")  # fmt: skip
+            raise ValueError(
+                f"num_split is {split}, but a row of {name} has {row} bytes; "
+                f"{split} warps share a row only if {128 * split} divides it"
+            )
         if row % 4:
             raise ValueError(f"a row of {name} has {row} bytes; it should be a multiple of 4, the narrowest vector")
-    shares = (k_bytes // split, v_bytes // split)
-    for vector in (16, 8):
-        if all(share % (32 * vector) == 0 for share in shares):
+    return _widest_vector(k_bytes, v_bytes, split) or 4
+
+
+def _widest_vector(k_bytes, v_bytes, split):
+    """16, 8 or 4 bytes, if 32 lanes of `split` warps share both rows evenly in vectors of that size; else 0."""
+    for vector in (16, 8, 4):
+        if k_bytes % (32 * vector * split) == 0 and v_bytes % (32 * vector * split) == 0:
             return vector
-    return 4
+    return 0
 
 
 def _require_alignment(name, tensor, vector):

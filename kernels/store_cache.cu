@@ -28,20 +28,25 @@ template <> struct VectorOf<16> { using type = uint4; };
 template <> struct VectorOf<8> { using type = uint2; };
 template <> struct VectorOf<4> { using type = unsigned int; };
 
-// One warp copies its share of one K row and one V row. Both loads come before both stores: two requests are on
-// their way to memory while the lane waits, not one.
+// One warp copies its share of one K row and one V row, two vectors of each a lane at a time. All loads come before all
+// stores: four requests are on their way to memory while the lane waits, not one.
 template <typename Vector>
 __device__ void copy_share(const char* k, const char* v, char* k_slot, char* v_slot,
                            int k_share_bytes, int v_share_bytes, int lane) {
   const int k_vectors = k_share_bytes / static_cast<int>(sizeof(Vector));
   const int v_vectors = v_share_bytes / static_cast<int>(sizeof(Vector));
   const int most_vectors = k_vectors > v_vectors ? k_vectors : v_vectors;
-  for (int i = lane; i < most_vectors; i += 32) {
-    Vector k_value, v_value;
-    if (i < k_vectors) k_value = reinterpret_cast<const Vector*>(k)[i];
-    if (i < v_vectors) v_value = reinterpret_cast<const Vector*>(v)[i];
-    if (i < k_vectors) reinterpret_cast<Vector*>(k_slot)[i] = k_value;
-    if (i < v_vectors) reinterpret_cast<Vector*>(v_slot)[i] = v_value;
+  for (int i = lane; i < most_vectors; i += 64) {
+    const int j = i + 32;
+    Vector k_first, k_second, v_first, v_second;
+    if (i < k_vectors) k_first = reinterpret_cast<const Vector*>(k)[i];
+    if (j < k_vectors) k_second = reinterpret_cast<const Vector*>(k)[j];
+    if (i < v_vectors) v_first = reinterpret_cast<const Vector*>(v)[i];
+    if (j < v_vectors) v_second = reinterpret_cast<const Vector*>(v)[j];
+    if (i < k_vectors) reinterpret_cast<Vector*>(k_slot)[i] = k_first;
+    if (j < k_vectors) reinterpret_cast<Vector*>(k_slot)[j] = k_second;
+    if (i < v_vectors) reinterpret_cast<Vector*>(v_slot)[i] = v_first;
+    if (j < v_vectors) reinterpret_cast<Vector*>(v_slot)[j] = v_second;
   }
 }
 

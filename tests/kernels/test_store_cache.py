@@ -197,8 +197,8 @@ def test_tensors_on_two_devices_are_refused(device):
 
 
 def test_the_choice_of_split_and_vector():
-    """The thresholds of the engine's launcher, at and beside each edge."""
-    assert [choose_split(n, n) for n in (200, 512, 1024, 1536, 2048, 3072, 4096)] == [1, 1, 2, 1, 4, 2, 4]
-    assert choose_split(2048, 1024) == 2
+    """64 bytes of K and V a lane, at and beside each edge, but never for the price of a narrower vector."""
+    assert [choose_split(n, n) for n in (200, 1024, 2016, 2048, 2304, 3072, 4096, 8192)] == [1, 1, 1, 2, 1, 2, 4, 4]
+    assert [choose_split(k, v) for k, v in ((1024, 3072), (1152, 1024), (4096, 128), (2048, 6144))] == [2, 1, 1, 4]
     vectors = [choose_vector(n, n, s) for n, s in ((512, 1), (256, 1), (200, 1), (1024, 2), (512, 2), (512, 4))]
     assert vectors == [16, 8, 4, 16, 8, 4]
