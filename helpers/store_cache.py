@@ -74,7 +74,8 @@ def choose_split(k_bytes, v_bytes):
     """Warps that share a row: doubled while each lane still has 64 bytes to copy, in vectors no narrower."""
     split = 1
     while split < SPLITS[-1] and (k_bytes + v_bytes) // (64 * split) >= 64:
-        if _widest_vector(k_bytes, v_bytes, 2 * split) < _widest_vector(k_bytes, v_bytes, split):
+        narrower = _widest_vector(k_bytes, v_bytes, 2 * split)
+        if not narrower or narrower < _widest_vector(k_bytes, v_bytes, split):
             break
         split *= 2
     return split
