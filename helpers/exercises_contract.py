@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import torch
 
-from .checks import checker, equal, require
+from . import narrowing
+from .checks import NotYet, checker, equal, require
 from .inputs import generator, page_table
 from .memory import left_in_shared, poisoned
 from .sweep import exact_positions
@@ -132,3 +133,43 @@ def safe_to_read(answer: Callable[[torch.Tensor, int, int, str], bool]) -> str:
             require(got is not None and got is not ..., "nothing is returned yet")
             equal(bool(got), right, f"{what}, {seq_len} tokens, a cache of 1000 slots, consumer {sentinel!r}")
     return "both consumers, slots inside and outside, -1 where it is read and where it is not"
+
+
+# ---------------------------------------------------------------- lesson 24
+
+
+@checker
+def place(answer: Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]) -> str:
+    """24: answer(above bool [n], equal bool [n], wanted) -> int64 [n], each position's slot, -1 if not selected."""
+    g = generator(24)
+    cases = [("0100101", "1011010", 2), ("1111", "0000", 0), ("0000", "1111", 3), ("0000", "1111", 4), ("00", "10", 1)]
+    masks = [([c == "1" for c in a], [c == "1" for c in e], wanted) for a, e, wanted in cases]
+    for share in (0.1, 0.5):
+        level = torch.rand(500, generator=g)
+        masks.append(((level < share).tolist(), ((level >= share) & (level < 0.7)).tolist(), 40))
+    for above, equal_, wanted in masks:
+        above, equal_ = torch.tensor(above), torch.tensor(equal_)
+        what = f"{len(above)} positions, {int(above.sum())} above, {int(equal_.sum())} equal, {wanted} of them wanted"
+        equal(answer(above.clone(), equal_.clone(), wanted), narrowing.place(above, equal_, wanted), what)
+    return "each position knows its slot from what comes before it, and nobody has to ask for one"
+
+
+@checker
+def key_of(answer: Callable[[torch.Tensor], torch.Tensor]) -> str:
+    """24: answer(scores fp32 [n]) -> int64 [n] keys: larger for larger scores, equal for equal ones, NaN lowest."""
+    special = [-math.inf, -3.4e38, -2.0, -1.0, -1e-38, -1e-45, 0.0, 1e-45, 1e-38, 1.0, 1.0000001, 2.0, 3.4e38, math.inf]
+    many = torch.randn(1000, generator=generator(24)).sort().values
+    for what, scores in {"special values": torch.tensor(special), "Gaussian scores": many}.items():
+        keys = answer(scores.clone())
+        require(isinstance(keys, torch.Tensor), "nothing is returned yet")
+        fits = keys.shape == scores.shape and keys.dtype == torch.int64
+        require(fits, f"{what}: expected int64 {list(scores.shape)}, got {keys.dtype} {list(keys.shape)}")
+        wrong = ((keys.diff() > 0) != (scores.diff() > 0)).nonzero().flatten().tolist()
+        if wrong:
+            low, high = scores[wrong[0] : wrong[0] + 2].tolist()
+            raise NotYet(f"{what}: {low:g} is below {high:g}, their keys are {keys[wrong[0] : wrong[0] + 2].tolist()}")
+    zeros = answer(torch.tensor([-0.0, 0.0]))
+    require(int(zeros[0]) == int(zeros[1]), f"-0.0 equals 0.0, their keys are {zeros.tolist()}")
+    nan, negative_nan, lowest = answer(torch.tensor([math.nan, -math.nan, -math.inf])).tolist()
+    require(nan == negative_nan < lowest, f"NaN, -NaN and -inf have keys {nan}, {negative_nan} and {lowest}")
+    return "integers now sort as the scores do, -0.0 equals 0.0, and NaN comes last"

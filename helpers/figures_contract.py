@@ -15,7 +15,9 @@ PLATE = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none"}
 OUTCOMES = {
     "right": Look("#009E73", "", ""),
     "finite": Look("#009E73", "", ""),
+    "holds": Look("#009E73", "", ""),
     "wrong set": Look("#DDDDDD", "..", ""),
+    "fails": Look("#A0A0A0", "//", ""),
     "neighbour": Look("#A0A0A0", "//", ""),
     "live token lost": Look("#A0A0A0", "//", ""),
     "fault": Look("#4A4A4A", "", ""),
@@ -108,3 +110,59 @@ def ways(names: Sequence[str], times: Sequence[tuple[float, float, float]], titl
     show(figure, caption)
 
 
+# ---------------------------------------------------------------- lesson 24
+
+
+def placing(scores: Sequence[float], kinds: Sequence[str], slots: Sequence[int], title: str, caption: str) -> None:
+    """A short row above, its result below, an arrow for each score selected.
+
+    kinds: for each score "above", "equal" or "below" the last one wanted. slots: where it goes, -1 for nowhere.
+    """
+    looks = {"above": MEANING["real slot"], "equal": Look("#A6DCCB", "..", ""), "below": Look("#E8E8E8", "", "")}
+    figure, axes = plt.subplots(figsize=(8, 2.6))
+    count = sum(slot >= 0 for slot in slots)
+    left = (len(scores) - count) / 2
+    for position, (score, kind, slot) in enumerate(zip(scores, kinds, slots, strict=True)):
+        style = {"facecolor": looks[kind].colour, "hatch": looks[kind].hatch, "edgecolor": "#333333", "linewidth": 0.6}
+        axes.add_patch(Rectangle((position, 2.4), 1, 0.8, **style))
+        axes.text(position + 0.5, 2.8, f"{score:g}", ha="center", va="center", bbox=PLATE)
+        if slot >= 0:
+            axes.add_patch(Rectangle((left + slot, 0), 1, 0.8, **style))
+            axes.text(left + slot + 0.5, 0.4, str(position), ha="center", va="center", bbox=PLATE)
+            arrow = {"arrowstyle": "->", "color": "#333333"}
+            axes.annotate("", (left + slot + 0.5, 0.85), (position + 0.5, 2.38), arrowprops=arrow)
+    axes.text(-0.2, 2.8, "scores", ha="right", va="center")
+    axes.text(left - 0.2, 0.4, "positions selected", ha="right", va="center")
+    axes.set(xlim=(-1.2, len(scores) + 0.1), ylim=(-0.1, 3.3), title=title)
+    axes.axis("off")
+    patches = [Patch(facecolor=k.colour, hatch=k.hatch, edgecolor="#333333", label=name) for name, k in looks.items()]
+    axes.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, handleheight=1.4)
+    show(figure, caption)
+
+
+def members_by_round(members: Mapping[str, Sequence[int]], title: str, caption: str) -> None:
+    """How many scores are still in question after each round. members: name of a row -> counts, the first before it."""
+    figure, axes = plt.subplots(figsize=(8, 3.2))
+    looks = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"), ("X", "-"))
+    for (name, counts), (marker, line) in zip(members.items(), looks, strict=False):
+        axes.plot(range(len(counts)), counts, marker + line, label=name, markersize=7)
+    axes.set(yscale="log", xlabel="rounds of narrowing", ylabel="scores in the range", title=title)
+    axes.set_xticks(range(max(map(len, members.values()))))
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+    show(figure, caption)
+
+
+def what_is_lost(missing: Mapping[str, int], lost: Mapping[str, float], k: int, title: str, caption: str) -> None:
+    """Bars of an inexact selection: best tokens missing (of k), and the share of the scores' sum that they cost."""
+    figure, both = plt.subplots(1, 2, figsize=(8, 0.9 + 0.4 * len(missing)), sharey=True)
+    percent = {name: 100 * share for name, share in lost.items()}
+    for axes, values, form in ((both[0], missing, "{:d}"), (both[1], percent, "{:.2g} %")):
+        bars = axes.barh(range(len(values)), list(values.values()), 0.65, color="#0072B2")
+        axes.bar_label(bars, [form.format(value) for value in values.values()], padding=4)
+        axes.set_yticks(range(len(values)), list(values))
+        axes.set(ylim=(len(values) - 0.4, -0.6), xlim=(0, 1.25 * max(*values.values(), 1)))
+        axes.tick_params(axis="y", length=0)
+    both[0].set_xlabel(f"best tokens missing, of {k}")
+    both[1].set_xlabel("share of the sum of scores lost")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    show(figure, caption)

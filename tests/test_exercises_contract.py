@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from helpers import exercises_contract as exercises
-from helpers import inputs
+from helpers import inputs, narrowing
 from helpers.reference import topk_reference
+from helpers.sweep import FAMILIES
 
 # ---------------------------------------------------------------- lesson 23
 
@@ -36,6 +37,8 @@ def make_test(families=tuple(inputs.SCORE_FAMILIES), lengths=(6000, 4000, 500), 
 RIGHT = {
     "missing_test": [make_test()],
     "safe_to_read": [lambda slots, n, size, who: who == "check" or bool(((slots[:n] >= 0) & (slots[:n] < size)).all())],
+    "place": [narrowing.place, lambda above, same, wanted: ranked(above, same & (same.cumsum(0) <= wanted))],
+    "key_of": [narrowing.key_of, lambda scores: signed_key(scores + 0.0)],
 }
 WRONG = {
     "missing_test": {
@@ -67,7 +70,47 @@ WRONG = {
         "everybody checks": lambda slots, n, size, who: True,
         "nothing": lambda slots, n, size, who: None,
     },
+    "place": {
+        "all equal ones": lambda above, same, wanted: ranked(above, same),
+        "the last equal ones": lambda above, same, wanted: ranked(
+            above, same & (same.flip(0).cumsum(0).flip(0) <= wanted)
+        ),
+        "one equal too many": lambda above, same, wanted: ranked(above, same & (same.cumsum(0) <= wanted + 1)),
+        "slots from 1": lambda above, same, wanted: narrowing.place(above, same, wanted) + 1,
+        "above first, then equal": lambda above, same, wanted: torch.where(
+            same & (same.cumsum(0) <= wanted), int(above.sum()) + same.cumsum(0) - 1,
+            torch.where(above, above.cumsum(0) - 1, -1)),
+        "0 for the rest": lambda above, same, wanted: narrowing.place(above, same, wanted).clamp(min=0),
+        "int32": lambda above, same, wanted: narrowing.place(above, same, wanted).int(),
+        "only those above": lambda above, same, wanted: ranked(above, same & False),
+        "nothing": lambda above, same, wanted: None,
+    },
+    "key_of": {
+        "the bits": lambda scores: scores.view(torch.int32).long(),
+        "-0.0 below 0.0": lambda scores: signed_key(scores),
+        "NaN on top": lambda scores: positive_first(scores + 0.0),
+        "rounded to fp16": lambda scores: narrowing.key_of(scores.half().float()),
+        "in steps of 1/1000": lambda scores: (scores.nan_to_num(-1e30) * 1000).clamp(-(2**60), 2**60).long(),
+        "NaN like -inf": lambda scores: narrowing.key_of(torch.where(scores.isnan(), -torch.inf, scores)),
+        "upside down": lambda scores: -narrowing.key_of(scores),
+        "a float": lambda scores: scores.double(),
+        "nothing": lambda scores: None,
+    },
 }
+
+
+def ranked(above, taken):
+    taken = above | taken
+    return torch.where(taken, taken.cumsum(0) - 1, -1)
+
+
+def positive_first(scores):
+    bits = scores.view(torch.int32).long()
+    return torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+
+
+def signed_key(scores):
+    return torch.where(scores.isnan(), -(2**33), positive_first(scores))
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -87,3 +130,20 @@ def test_refuses_a_wrong_answer(name, mistake):
 def test_each_wrong_selection_of_lesson_23_is_wrong(wrong):
     assert make_test()(exercises.selection("exact"))
     assert not make_test()(exercises.WRONG_SELECTIONS[wrong])
+
+
+# ---------------------------------------------------------------- lesson 24
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_steps_of_lesson_24_select_what_the_reference_does(family):
+    """In plain torch, in at most three rounds; what the range says of its members is true."""
+    for length in (2049, 3000, 20000):
+        row = FAMILIES[family](length, inputs.generator(length))
+        assert torch.equal(narrowing.select(row, 2048), topk_reference(row, length, 2048).sort().values)
+        keys = narrowing.key_of(row)
+        steps = narrowing.narrow(keys, 2048)
+        assert len(steps) <= 4
+        for low, high, wanted, members in steps:
+            assert members == int(((keys >= low) & (keys <= high)).sum())
+            assert 2048 - wanted == int((keys > high).sum()) and 0 < wanted <= members

@@ -24,8 +24,7 @@ def test_the_reference_of_the_sweep_is_the_plain_one(family, device):
             assert torch.equal(slots[b].cpu(), torch.cat([slots_of(table[b], expected, 16), behind]))
 
 
-def test_both_kernels_are_right_in_every_repeat(capsys, monkeypatch):
-    monkeypatch.setenv("KERNEL_CHECK", "0")
+def test_both_kernels_are_right_in_every_repeat(capsys):
     assert sweep.main(["--rows", "80", "--seed", "5"]) == 0
     said = capsys.readouterr().out
     assert "exact_topk" in said and "store_cache" in said and "first:" not in said
@@ -37,7 +36,6 @@ def sums(tallies):
 
 @pytest.mark.parametrize("overflow", ("sentinel", "position"))
 def test_it_counts_rows_of_a_kernel_that_is_not_exact(overflow, device, monkeypatch, capsys):
-    monkeypatch.setenv("KERNEL_CHECK", "0")
     exact = sweep.topk_transform
 
     def one_wrong_row(scores, lens, *rest, out, raw_out):
@@ -48,12 +46,11 @@ def test_it_counts_rows_of_a_kernel_that_is_not_exact(overflow, device, monkeypa
     tallies = sweep.sweep_exact_topk(device, 40)
     rows, wrong, _ = sums(tallies)
     assert 40 <= rows and 0 < wrong < rows
-    assert not sweep.report("exact_topk", tallies, 1.0)
+    assert not sweep.report("exact_topk", tallies)
     assert "first: batch" in capsys.readouterr().out
 
 
 def test_it_counts_a_single_wrong_slot_and_a_repeat_that_differs(device, monkeypatch):
-    monkeypatch.setenv("KERNEL_CHECK", "0")
     exact, calls = sweep.topk_transform, []
 
     def now_and_then(*arguments, out, raw_out):
