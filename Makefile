@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install lab test bench executed sanitize lint compiler
+.PHONY: install lab test train bench executed sanitize lint compiler
 
 install: .venv/.installed
 
@@ -23,6 +23,10 @@ executed: compiler install
 # Every shipped kernel and variant but the buggy one under every tool: compute-sanitizer on a GPU, else the CPU's modes.
 sanitize: compiler install
 	$(BIN)/python -m helpers.gpu_tools sanitize
+
+# The weights of lesson 31's small server: some minutes, on a GPU or without one.
+train: install
+	$(BIN)/python -m helpers.small_server.train
 
 lint: install
 	$(BIN)/ruff check . && $(BIN)/nbstripout --verify --keep-id --extra-keys metadata.language_info notebooks/*.ipynb
