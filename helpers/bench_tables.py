@@ -55,6 +55,20 @@ def _methods_table(title: str, records: list[dict], others: list[dict]) -> None:
     _grid([head, *rows])
 
 
+def times_by_shape(records: Sequence[dict], method: str, state: str, shapes_wanted: Sequence) -> list[float] | None:
+    """Microseconds of a top-k method on Gaussian rows of each shape; None unless all were measured."""
+    same = {"table": "topk", "method": method, "state": state, "input": "randn"}
+    lines = [one(records, shape=list(shape), **same) for shape in shapes_wanted]
+    return [line["us"] for line in lines] if all(lines) else None
+
+
+def store_speeds(records: Sequence[dict], method: str) -> list[tuple[float, float]]:
+    """(megabytes, GB/s) of each shape of store_cache's table: bf16 K and V, each byte read once and written once."""
+    lines = pick(records, table="store", method=method)
+    moved = [8 * line["shape"][0] * line["shape"][1] / 1e6 for line in lines]
+    return [(mb, 1e3 * mb / line["us"]) for mb, line in zip(moved, lines, strict=True)]
+
+
 def tie_ratio(records: Sequence[dict], shape: Sequence[int], family: str, state: str) -> float | None:
     """How long the exact top-k takes on rows of a family, relative to randn's; None if either is missing."""
     same = {"table": "topk", "shape": list(shape), "method": "exact", "state": state}

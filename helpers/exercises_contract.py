@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 
 import torch
@@ -173,3 +174,33 @@ def key_of(answer: Callable[[torch.Tensor], torch.Tensor]) -> str:
     nan, negative_nan, lowest = answer(torch.tensor([math.nan, -math.nan, -math.inf])).tolist()
     require(nan == negative_nan < lowest, f"NaN, -NaN and -inf have keys {nan}, {negative_nan} and {lowest}")
     return "integers now sort as the scores do, -0.0 equals 0.0, and NaN comes last"
+
+
+# ---------------------------------------------------------------- lesson 32
+
+
+@checker
+def bytes_of_topk(answer: Callable[[int, int, int], int]) -> str:
+    """32: answer(batch, length, k) -> bytes that a top-k has to read and write at the least."""
+    for batch, length, k in ((1, 8192, 2048), (64, 131072, 2048), (256, 65536, 512), (3, 100, 7)):
+        got = answer(batch, length, k)
+        require(got is not None and got is not ..., "nothing is returned yet")
+        least = 4 * batch * (length + k)
+        what = f"{batch} rows of {length} scores, k = {k}"
+        require(got >= least, f"{what}: {got} bytes can't be enough, some scores or slots are left out")
+        require(got <= 1.02 * least + 4 * batch, f"{what}: {got} bytes are more than it takes")
+    return "each score is read once, each slot written once, four bytes each"
+
+
+@checker
+def cold_time(answer: Callable[[list[float], list[float], int], float]) -> str:
+    """32: answer(with_launch, alone, n) -> median time of one launch; round by round, n launches each."""
+    cases = [([100.0, 120.0, 104.0], [80.0, 96.0, 82.0], 2), ([7.0], [4.0], 1)]
+    cases.append(([50.0, 90.0, 52.0, 51.0, 49.0], [40.0, 85.0, 41.0, 43.0, 40.0], 10))
+    for with_launch, alone, n in cases:
+        got = answer(list(with_launch), list(alone), n)
+        require(got is not None and got is not ..., "nothing is returned yet")
+        right = statistics.median(both - one for both, one in zip(with_launch, alone, strict=True)) / n
+        what = f"with {with_launch}, alone {alone}, n = {n}"
+        require(abs(float(got) - right) < 1e-9, f"{what}: got {got}, expected {right:g}")
+    return "a machine that slows down for a round slows both, and the difference stays"

@@ -1,5 +1,7 @@
 """The checkers of lessons 14, 23, 24 and 32 accept the solution and refuse answers known to be wrong."""
 
+import statistics
+
 import pytest
 import torch
 
@@ -39,6 +41,8 @@ RIGHT = {
     "safe_to_read": [lambda slots, n, size, who: who == "check" or bool(((slots[:n] >= 0) & (slots[:n] < size)).all())],
     "place": [narrowing.place, lambda above, same, wanted: ranked(above, same & (same.cumsum(0) <= wanted))],
     "key_of": [narrowing.key_of, lambda scores: signed_key(scores + 0.0)],
+    "bytes_of_topk": [lambda batch, length, k: 4 * batch * (length + k), lambda batch, n, k: 4 * batch * (n + k + 1)],
+    "cold_time": [lambda both, one, n: statistics.median(a - b for a, b in zip(both, one, strict=True)) / n],
 }
 WRONG = {
     "missing_test": {
@@ -95,6 +99,24 @@ WRONG = {
         "upside down": lambda scores: -narrowing.key_of(scores),
         "a float": lambda scores: scores.double(),
         "nothing": lambda scores: None,
+    },
+    "bytes_of_topk": {
+        "scores only": lambda batch, length, k: 4 * batch * length,
+        "scores, not bytes": lambda batch, length, k: batch * (length + k),
+        "one row": lambda batch, length, k: 4 * (length + k),
+        "read twice": lambda batch, length, k: 4 * batch * (2 * length + k),
+        "64-bit slots": lambda batch, length, k: 4 * batch * length + 8 * batch * k,
+        "scores read and written": lambda batch, length, k: 8 * batch * (length + k),
+        "nothing": lambda batch, length, k: None,
+    },
+    "cold_time": {
+        "medians first": lambda both, one, n: (statistics.median(both) - statistics.median(one)) / n,
+        "the mean": lambda both, one, n: statistics.mean(a - b for a, b in zip(both, one, strict=True)) / n,
+        "not per launch": lambda both, one, n: statistics.median(a - b for a, b in zip(both, one, strict=True)),
+        "the fastest": lambda both, one, n: min(a - b for a, b in zip(both, one, strict=True)) / n,
+        "with the flush": lambda both, one, n: statistics.median(both) / n,
+        "upside down": lambda both, one, n: statistics.median(b - a for a, b in zip(both, one, strict=True)) / n,
+        "nothing": lambda both, one, n: None,
     },
 }
 
