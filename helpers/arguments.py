@@ -21,10 +21,18 @@ def check_values() -> bool:
 def require_tensor(name, value, *, dtypes, ndim, device=None, shape=None):
     """Demand a torch tensor of one of `dtypes`, with `ndim` dimensions, the last one contiguous.
 
-    `shape` entries that are None may be anything. Rows may be strided views.
+    `shape` entries that are None may be anything. Rows may be strided views. A kernel reads the memory as it is and
+    has no backward, so a lazily negated tensor is refused, and one that records gradients.
     """
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} is a {type(value).__name__}; it should be a torch tensor")
+    if value.layout != torch.strided or value.is_neg():
+        what = "a lazy negation" if value.layout == torch.strided else f"of layout {value.layout}"
+        raise ValueError(f"{name} is {what}; it should be an ordinary strided tensor")
+    if value.device.type not in ("cpu", "cuda"):
+        raise ValueError(f"{name} is on {value.device}; it should be on a CPU or a GPU")
+    if value.requires_grad and torch.is_grad_enabled():
+        raise ValueError(f"{name} requires grad, and the kernels have no backward; call under torch.no_grad()")
     if value.dtype not in dtypes:
         raise TypeError(f"{name} has dtype {_dtype(value.dtype)}; it should be {' or '.join(map(_dtype, dtypes))}")
     if value.ndim != ndim:
@@ -58,20 +66,71 @@ def require_power_of_two(name, value, high):
 
 
 def require_one_of(name, value, allowed):
+    """Demand one of `allowed`, which are all strings or all ints; True is no int."""
+    wanted = type(allowed[0])
+    if type(value) is not wanted:
+        raise TypeError(f"{name} is {value!r}; it should be {'an int' if wanted is int else 'a string'}")
     if value not in allowed:
         raise ValueError(f"{name} is {value!r}; it should be {' or '.join(map(repr, allowed))}")
+
+
+def require_bool(name, value):
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}; it should be True or False")
+
+
+def require_apart(outputs, inputs):
+    """Demand that no output [rows, columns] shares memory with itself, another output, or an input (name -> tensor).
+
+    Column ranges of one buffer, such as K and V in one cache, are apart although their rows alternate.
+    """
+    for name, out in outputs.items():
+        if out.shape[0] > 1 and out.stride(0) < out.shape[1]:
+            raise ValueError(f"{name} has rows of {out.shape[1]} at a stride of {out.stride(0)}; they overlap")
+    names = list(outputs)
+    for i, name in enumerate(names):
+        others = {other: outputs[other] for other in names[i + 1 :]} | inputs
+        for other, tensor in others.items():
+            if _share_memory(outputs[name], tensor):
+                raise ValueError(f"{name} shares memory with {other}; they should be apart")
+
+
+def _share_memory(a, b):
+    if a.numel() == 0 or b.numel() == 0 or a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr():
+        return False
+    (a_start, a_end), (b_start, b_end) = _span(a), _span(b)
+    if a_end <= b_start or b_end <= a_start:
+        return False
+    a_stride, b_stride = (t.stride(0) * t.element_size() for t in (a, b))
+    if a_stride != b_stride or a.ndim != 2 or b.ndim != 2 or a_stride == 0:
+        return True
+    gap = (b_start - a_start) % a_stride  # from a row of a to the next row of b
+    return gap < a.shape[1] * a.element_size() or gap + b.shape[1] * b.element_size() > a_stride
+
+
+def _span(tensor):
+    """First and last + 1 byte that a tensor with strides of its own reaches."""
+    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
 
 
 def require_range(name, values, low, high, meaning):
     """Demand low <= every element < high. Looks at the contents: call it only under `check_values()`."""
     if values.numel() == 0:
         return
-    outside = (values < low) | (values >= high)
+    outside = (values < low) | (values > high - 1)  # high itself may be beyond the dtype
     if bool(outside.any()):
         where = int(outside.flatten().nonzero()[0])
         raise ValueError(
             f"{name} holds {int(values.flatten()[where])} at position {where}; {meaning} should be in [{low}, {high})"
         )
+
+
+def require_pages(page_table, seq_lens, page_size, num_pages):
+    """Demand that the pages in use, those that start before their sequence ends, are in [0, num_pages)."""
+    starts = torch.arange(page_table.shape[1], device=page_table.device) * page_size
+    used = starts < seq_lens.unsqueeze(1)
+    require_range("page_table", page_table.where(used, 0), 0, num_pages, "a page")
 
 
 def require_page_table_covers(seq_lens, pages, page_size):

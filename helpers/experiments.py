@@ -9,6 +9,7 @@ import importlib
 import inspect
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -60,21 +61,29 @@ def run_in_child(function, *args, device=None, mode=None, timeout=120, environme
         env |= {"KERNEL_MODE": mode} if mode else {}
         command = [sys.executable, "-m", "helpers.experiments", str(job), str(report)]
         started = time.perf_counter()
+        child = subprocess.Popen(
+            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+            start_new_session=True,
+        )  # fmt: skip
         try:
-            child = subprocess.run(command, env=env, timeout=timeout, capture_output=True, text=True, errors="replace")
+            _, stderr = child.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)  # its own children too
+            child.communicate()
             return Outcome("timed out", type="TimeoutExpired", message=f"killed after {timeout} s", seconds=timeout)
         seconds = time.perf_counter() - started
         if not report.exists():
             message = f"the child ended with exit status {child.returncode} and left no report"
-            return Outcome("died", type="ChildDied", message=message, tool_text=child.stderr, seconds=seconds)
+            return Outcome("died", type="ChildDied", message=message, tool_text=stderr, seconds=seconds)
         result = pickle.loads(report.read_bytes())
-        text = result.pop("tool_text", "") or child.stderr
+        text = result.pop("tool_text", "") or stderr
         return Outcome(**result, tool_text=text, seconds=seconds)
 
 
 def _portable(function):
     """How the child can find the function: by name in its module, or as source where it is a notebook's."""
+    if not inspect.isfunction(function):
+        raise TypeError(f"function is {function!r}; it should be a function, defined with def")
     if function.__module__ != "__main__":
         return {"module": function.__module__, "name": function.__qualname__}
     return {"source": textwrap.dedent(inspect.getsource(function)), "name": function.__name__}
@@ -101,6 +110,7 @@ def _main(job_path, report_path):
         if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
             sys.modules["torch"].cuda.synchronize()
         report = {"status": "finished", "value": value}
+        pickle.dumps(report)  # a value that can't travel is an exception too
     except Exception as error:
         report = {"status": "raised", "type": type(error).__name__, "message": str(error).strip()}
         report |= {"kernel": getattr(error, "kernel", None), "line": getattr(error, "line", None)}

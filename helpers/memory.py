@@ -47,6 +47,8 @@ def left_in_shared(pattern, kernel_device=None):
     Runs kernels/leave_in_shared.cu on every multiprocessor. A GPU keeps what a block left until another block
     overwrites it; the CPU build does the same within this context (outside, it fills shared memory with 0xCB).
     """
+    if pattern.dtype != torch.int32 or pattern.ndim != 1 or pattern.numel() == 0:
+        raise ValueError(f"pattern is {pattern.dtype} {list(pattern.shape)}; it should be int32 [n] with n at least 1")
     where = kernel_device or device()
     words = pattern.to(where).contiguous()
     with cpu.shared_memory("keep"):

@@ -21,6 +21,7 @@ HEAD_DIMS = (64, 128)
 MASKINGS = {"multiply": "Multiply", "select": "Select"}
 TILE = 64  # positions that the kernel stages at a time
 THREADS = 128
+MAX_HEADS = 65535  # a grid's second dimension
 
 
 def sliding_window_attention(q, k_cache, v_cache, page_table, seq_lens, window, page_size, masking="multiply"):
@@ -47,9 +48,10 @@ def sliding_window_attention(q, k_cache, v_cache, page_table, seq_lens, window, 
     slots, kv_heads = k_cache.shape[:2]
     if kv_heads == 0 or heads % kv_heads:
         raise ValueError(f"q has {heads} heads and k_cache {kv_heads}; the heads of q should be a multiple")
+    require_int("the number of heads in q", heads, 0, MAX_HEADS)
     require_int("window", window, 1, 2**30)
     require_int("page_size", page_size, 1, TILE)
-    require_one_of("masking", masking, MASKINGS)
+    require_one_of("masking", masking, tuple(MASKINGS))
     if slots < page_size:
         raise ValueError(f"k_cache has {slots} slots; it should hold at least page 0, which is {page_size}")
     pages = page_table.shape[1]

@@ -11,6 +11,7 @@ from .kernel import compile_cuda, launch
 DTYPES = {torch.float32: "float", torch.bfloat16: "__nv_bfloat16"}
 SENTINELS = {"trust": "Trust", "check": "Check"}
 MAX_TOPK = 2048
+MAX_HEADS = 65535  # a grid's second dimension
 THREADS = 128
 
 
@@ -31,11 +32,13 @@ def sparse_attention(q, kv_cache, indices, seq_lens, sentinel="check"):
     require_tensor("seq_lens", seq_lens, dtypes=(torch.int32,), ndim=1, device=device, shape=(batch,))
     for name, tensor in {"q": q, "kv_cache": kv_cache, "indices": indices, "seq_lens": seq_lens}.items():
         require_contiguous(name, tensor)
+    require_int("the last dimension of q", dim, 1, 2**20)
+    require_int("the number of heads in q", heads, 0, MAX_HEADS)
     topk = indices.shape[1]
     require_int("the second dimension of indices", topk, 1, MAX_TOPK)
-    require_one_of("sentinel", sentinel, SENTINELS)
+    require_one_of("sentinel", sentinel, tuple(SENTINELS))
     if check_values():
-        require_range("seq_lens", seq_lens, 0, 2**31 - 1, "a length")
+        require_range("seq_lens", seq_lens, 0, 2**31, "a length")
     out = torch.empty_like(q)
     if batch == 0 or heads == 0:
         return out

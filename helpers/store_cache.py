@@ -3,7 +3,15 @@
 import numpy as np
 import torch
 
-from .arguments import check_values, require_int, require_one_of, require_range, require_tensor
+from .arguments import (
+    check_values,
+    require_apart,
+    require_bool,
+    require_int,
+    require_one_of,
+    require_range,
+    require_tensor,
+)
 from .kernel import compile_cuda, launch
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn, torch.float8_e5m2)
@@ -44,7 +52,11 @@ def store_cache(k, v, k_cache, v_cache, indices, row_bytes=0, num_split=0, size_
     slots = k_cache.shape[0]
     require_tensor("v_cache", v_cache, dtypes=(k.dtype,), ndim=2, device=device, shape=(slots, v.shape[1]))
     require_tensor("indices", indices, dtypes=tuple(INDEX_TYPES), ndim=1, device=device, shape=(rows,))
+    for name, tensor in (("k", k), ("v", v)):
+        if tensor.shape[1] == 0:
+            raise ValueError(f"{name} has shape {list(tensor.shape)}; it should have at least one column")
     require_one_of("num_split", num_split, (0, *SPLITS))
+    require_bool("pdl", pdl)
     require_int("size_limit", size_limit, 0, slots)
     require_int("reserved_skip_index", reserved_skip_index, -1, 2**62)
 
@@ -55,6 +67,7 @@ def store_cache(k, v, k_cache, v_cache, indices, row_bytes=0, num_split=0, size_
     vector = choose_vector(k_bytes, v_bytes, split)
     for name, tensor in (("k", k), ("v", v), ("k_cache", k_cache), ("v_cache", v_cache)):
         _require_alignment(name, tensor, vector)
+    require_apart({"k_cache": k_cache, "v_cache": v_cache}, {"k": k, "v": v, "indices": indices})
     size_limit = size_limit or slots
     if rows == 0:
         return

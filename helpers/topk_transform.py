@@ -5,10 +5,13 @@ import torch
 
 from .arguments import (
     check_values,
+    require_apart,
+    require_bool,
     require_contiguous,
     require_int,
     require_one_of,
     require_page_table_covers,
+    require_pages,
     require_power_of_two,
     require_range,
     require_tensor,
@@ -54,17 +57,20 @@ def topk_transform(scores, seq_lens, page_table, topk=2048, page_size=64, overfl
     require_one_of("overflow", overflow, ("exact", *OVERFLOWS))
     if length > MAX_LENGTH:
         raise ValueError(f"scores has rows of {length}; they should have at most {MAX_LENGTH}")
+    require_bool("pdl", pdl)
     if pdl and overflow != "exact":
         raise ValueError(f"pdl is True with overflow {overflow!r}; only 'exact' has a dependent launch")
     require_int("max_ties", max_ties, 1, 2048)
     require_int("bin_bits", bin_bits, 2, 12)
-    for name, tensor in (("out", out), ("raw_out", raw_out)):
-        if tensor is not None:
-            require_tensor(name, tensor, dtypes=(torch.int32,), ndim=2, device=device, shape=(batch, topk))
-            require_contiguous(name, tensor)
+    outputs = {name: tensor for name, tensor in (("out", out), ("raw_out", raw_out)) if tensor is not None}
+    for name, tensor in outputs.items():
+        require_tensor(name, tensor, dtypes=(torch.int32,), ndim=2, device=device, shape=(batch, topk))
+        require_contiguous(name, tensor)
+    require_apart(outputs, {"scores": scores, "seq_lens": seq_lens, "page_table": page_table})
     if check_values():
         require_range("seq_lens", seq_lens, 0, length + 1, "a length")
         require_page_table_covers(seq_lens, page_table.shape[1], page_size)
+        require_pages(page_table, seq_lens, page_size, 2**31 // page_size)  # a slot is an int32
     if out is None:
         out = torch.empty(batch, topk, dtype=torch.int32, device=device)
     if batch == 0:

@@ -122,7 +122,7 @@ __device__ __forceinline__ void load_keys(const float* row, int position, int en
 template <int kThreads, int kItems, int kCluster, bool kPdl>
 __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     const float* __restrict__ scores,    // [batch] rows of length, score_stride apart; the first seq_len count
-    const int* __restrict__ seq_lens,    // [batch], negative counts as 0
+    const int* __restrict__ seq_lens,    // [batch], negative counts as 0, more than length as length
     const int* __restrict__ page_table,  // [batch, num_pages]
     int* __restrict__ out,               // [batch, topk] slots
     int* __restrict__ raw_out,           // [batch, topk] positions, or null
@@ -158,7 +158,7 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
       load_keys(row, whole_warp * kItems * 32 + i * 32 + lane * 4, length, aligned,
                 reinterpret_cast<unsigned int(&)[4]>(held[i]));
   }
-  const int seq_len = seq_lens[request];
+  const int seq_len = min(seq_lens[request], length);
   const int* row_pages = page_table + static_cast<long long>(request) * num_pages;
   const auto emit = [&](int i, int position, int page) {
     const long long at = static_cast<long long>(request) * topk + i;
@@ -173,7 +173,7 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     if (kPdl) PDL_TRIGGER();
     return;
   }
-  for (int i = 32 * threadIdx.x; i << page_bits < seq_len; i += 32 * kThreads) PREFETCH(row_pages + i);
+  for (int i = 32 * threadIdx.x; i <= (seq_len - 1) >> page_bits; i += 32 * kThreads) PREFETCH(row_pages + i);
 
   const int chunk = kItems > 0 ? kItems * 32 : (seq_len + kAllWarps * kStep - 1) / (kAllWarps * kStep) * kStep;
   const int first = whole_warp * chunk;

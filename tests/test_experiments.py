@@ -90,3 +90,34 @@ def test_a_trap_in_a_kernel_is_reported_and_the_parent_goes_on(device):
     assert "store_cache" in (outcome.kernel or "")
     if device == "cuda":
         assert float(torch.ones(3, device="cuda").sum()) == 3  # this process's context is unharmed
+
+
+def start_a_child_and_hang(path):
+    import subprocess
+
+    subprocess.Popen(["sh", "-c", f"sleep 6; echo alive > {path}"])
+    time.sleep(600)
+
+
+def test_what_a_killed_child_started_is_killed_with_it(tmp_path):
+    run_in_child(start_a_child_and_hang, str(tmp_path / "mark"), timeout=4)
+    time.sleep(4)
+    assert not (tmp_path / "mark").exists()
+
+
+def return_a_lock():
+    import threading
+
+    return threading.Lock()
+
+
+def test_a_value_that_cannot_travel_is_an_exception():
+    outcome = run_in_child(return_a_lock)
+    assert outcome.status == "raised" and "pickle" in outcome.message
+
+
+def test_something_else_than_a_function_is_refused():
+    import functools
+
+    with pytest.raises(TypeError, match="function is functools.partial"):
+        run_in_child(functools.partial(add, 1))

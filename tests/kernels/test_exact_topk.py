@@ -180,3 +180,20 @@ def test_in_a_graph_and_with_dependent_launches(device):
             positions = topk_reference(scores[b], max(0, length), 2048).sort().values
             padding = torch.full((2048 - len(positions),), -1)
             assert torch.equal(raw[b].cpu().long(), torch.cat([positions, padding])), (seed, b)
+
+
+@pytest.mark.parametrize("page_size", (2**16, 2**20))
+def test_pages_larger_than_the_row(device, page_size):
+    assert_exact(inputs.scores("randn", 1, 9000), [9000], 2048, device, page_size)
+
+
+def test_a_length_beyond_the_row_counts_as_the_row(device, monkeypatch):
+    """Where nobody looks at the lengths: every position is there to be chosen, and no more."""
+    monkeypatch.setenv("KERNEL_CHECK", "0")
+    for width, topk in ((100, 150), (9000, 2048)):
+        scores = inputs.scores("randn", 1, width)
+        lens = torch.tensor([width + 100], dtype=torch.int32, device=device)
+        table = inputs.page_table(1, 160, permuted=False, first_page=0).to(device)
+        out = topk_transform(scores.to(device), lens, table, topk)
+        expected = topk_reference(scores[0], width, topk).sort().values.tolist()
+        assert out[0].tolist() == expected + [-1] * (topk - len(expected))

@@ -192,7 +192,7 @@ def test_misaligned_base_and_stride_are_refused(device, shift):
 def test_tensors_on_two_devices_are_refused(device):
     rows = torch.ones(2, 64, device=device)
     caches = [torch.zeros(4, 64, device=device) for _ in range(2)]
-    with refused(ValueError, "indices is on meta", "should be on", untouched=caches):
+    with refused(ValueError, "indices is on meta", "a CPU or a GPU", untouched=caches):
         store_cache(rows, rows, *caches, torch.tensor([1, 2], device="meta"))
 
 
@@ -202,3 +202,46 @@ def test_the_choice_of_split_and_vector():
     assert [choose_split(k, v) for k, v in ((1024, 3072), (1152, 1024), (4096, 128), (2048, 6144))] == [2, 1, 1, 4]
     vectors = [choose_vector(n, n, s) for n, s in ((512, 1), (256, 1), (200, 1), (1024, 2), (512, 2), (512, 4))]
     assert vectors == [16, 8, 4, 16, 8, 4]
+
+
+def test_k_and_v_in_one_buffer_are_apart(device):
+    """Caches and sources whose rows alternate in memory share none of it."""
+    cache = poisoned((6, 2, 64), torch.float32, device)
+    rows = torch.arange(1.0, 257.0, device=device).view(2, 128)
+    store_cache(rows[:, :64], rows[:, 64:], cache[:, 0], cache[:, 1], torch.tensor([4, 2], device=device))
+    assert same_bits(cache[[4, 2]].view(2, 128), rows)
+    assert bool(is_poison(cache[[0, 1, 3, 5]]).all())
+
+
+def test_outputs_that_share_memory_are_refused(device):
+    rows, indices = torch.ones(3, 64, device=device), torch.tensor([1, 2, 3], device=device)
+    one, other = (torch.zeros(10, 64, device=device) for _ in range(2))
+    overlapping = torch.zeros(1000, device=device).as_strided((10, 64), (32, 1))
+    cases = [
+        ((one[1:4], rows, one, other, indices), ("k_cache", "k;")),
+        ((rows, rows, one, one, indices), ("k_cache", "v_cache")),
+        ((rows, rows, one[:1].expand(10, 64), other, indices), ("k_cache", "stride of 0")),
+        ((rows, rows, one, overlapping, indices), ("v_cache", "rows of 64", "stride of 32")),
+    ]
+    for arguments, words in cases:
+        with refused(ValueError, *words, untouched=(one, other)):
+            store_cache(*arguments)
+
+
+def test_tensors_that_are_not_what_their_memory_says_are_refused(device):
+    rows, indices = torch.ones(3, 64, device=device), torch.tensor([1, 2, 3], device=device)
+    caches = [torch.zeros(10, 64, device=device) for _ in range(2)]
+    cases = [
+        (torch._neg_view(rows), "lazy negation"),
+        (rows.clone().requires_grad_(), "requires grad"),
+        (torch.ones(3, 0, device=device), "[3, 0]"),
+        (rows.to_sparse_csr(), "layout"),
+    ]
+    for k, words in cases:
+        wide = [torch.zeros(10, k.shape[1], device=device), caches[1]]
+        with refused(ValueError, "k ", words, untouched=caches):
+            store_cache(k, rows, *wide, indices)
+    with refused(TypeError, "pdl", "'false'", untouched=caches):
+        store_cache(rows, rows, *caches, indices, pdl="false")
+    with refused(TypeError, "num_split", "True", untouched=caches):
+        store_cache(rows, rows, *caches, indices, num_split=True)
