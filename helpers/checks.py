@@ -168,7 +168,7 @@ def _same(a: Any, b: Any) -> bool:
 @checker
 def blocks_needed(answer: Callable[[int, int], int]) -> str:
     """00: answer(elements, threads) -> blocks of `threads` threads that give each element one thread."""
-    cases = ((1, 32, 1), (32, 32, 1), (33, 32, 2), (1000, 256, 4), (1024, 256, 4), (0, 32, 0))
-    for elements, threads, blocks in cases:
+    cases = ((1, 32, 1), (32, 32, 1), (33, 32, 2), (1000, 256, 4), (1024, 256, 4), (0, 32, 0), (257, 256, 2))
+    for elements, threads, blocks in (*cases, (1025, 256, 5)):
         equal(answer(elements, threads), blocks, f"elements={elements}, threads={threads}")
     return "every element has a thread, and no block is idle"

@@ -51,6 +51,20 @@ def test_equal_refuses_other_values(got, expected):
         checks.equal(got, expected, "value")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda elements, threads: elements // threads,
+        lambda elements, threads: elements // threads + 1,
+        lambda elements, threads: (elements + 31) // threads,
+        lambda elements, threads: round(elements / threads + 0.49),
+    ],
+)
+def test_blocks_needed_refuses(wrong):
+    assert checks.blocks_needed.verdict(lambda elements, threads: -(-elements // threads))
+    assert not checks.blocks_needed.verdict(wrong)
+
+
 def test_equal_takes_nan_for_nan_and_nothing_else():
     nan = torch.tensor([1.0, math.nan])
     checks.equal(nan, nan.clone(), "row")
