@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -21,11 +22,12 @@ def safe_kernel(answer: Callable) -> str:
         score, value, keep = _attention_row(n, dim, kept)
         expected = _attend(score[None], value, keep[None])[0]
         what = f"{kept} of {n} positions kept"
-        _close(answer(score, value, keep), expected, what)
+        ask = partial(_ask, answer, keep)
+        _close(ask(score=score, value=value), expected, what)
         for name, bad in (("NaN", math.nan), ("inf", math.inf)):
-            _close(answer(score, _fill(value, ~keep, bad), keep), expected, f"{what}, {name} in the masked values")
-            _close(answer(_fill(score, ~keep, bad), value, keep), expected, f"{what}, {name} in the masked scores")
-        _still_shows(answer(score, _fill(value, keep, math.nan), keep), "a value that is kept")
+            _close(ask(score=score, value=_fill(value, ~keep, bad)), expected, f"{what}, {name} in the masked values")
+            _close(ask(score=_fill(score, ~keep, bad), value=value), expected, f"{what}, {name} in the masked scores")
+        _still_shows(ask(score=score, value=_fill(value, keep, math.nan)), "a value that is kept")
     return "masked positions can hold anything, and a NaN in a kept one still shows"
 
 
@@ -35,13 +37,16 @@ def safe_attention(answer: Callable) -> str:
     for queries, keys, dim, kept in ((4, 9, 16, 6), (1, 5, 8, 2), (3, 4, 8, 4)):
         q, k, v = (_randn(rows, dim, seed) for seed, rows in enumerate((queries, keys, keys)))
         keep = _keep(keys, kept)
-        expected = _attend(q @ k.T / math.sqrt(dim), v, keep.expand(queries, -1))
         what = f"{kept} of {keys} keys kept"
-        _close(answer(q, k, v, keep), expected, what)
-        _close(answer(q, k, _fill(v, ~keep, math.nan), keep), expected, f"{what}, NaN in the masked rows of v")
-        _close(answer(q, _fill(k, ~keep, math.nan), v, keep), expected, f"{what}, NaN in the masked rows of k")
-        _still_shows(answer(q, k, _fill(v, keep, math.nan), keep), "a row of v that is kept")
-        _still_shows(answer(q, _fill(k, keep, math.nan), v, keep), "a row of k that is kept")
+        ask = partial(_ask, answer, keep)
+        expected = _attention(q, k, v, keep)
+        _close(ask(q=q, k=k, v=v), expected, what)
+        _close(ask(q=q, k=k, v=_fill(v, ~keep, math.nan)), expected, f"{what}, NaN in the masked rows of v")
+        _close(ask(q=q, k=_fill(k, ~keep, math.nan), v=v), expected, f"{what}, NaN in the masked rows of k")
+        _still_shows(ask(q=q, k=k, v=_fill(v, keep, math.nan)), "a row of v that is kept")
+        _still_shows(ask(q=q, k=_fill(k, keep, math.nan), v=v), "a row of k that is kept")
+        q[:, 0], k[:, 0] = 10, 10 * math.sqrt(dim)  # adds 100 to every score, and exp(100) is no fp32 number
+        _close(ask(q=q, k=k, v=v), _attention(q, k, v, keep), f"{what}, scores near 100")
     return "no masked row can reach the result, and a NaN in a kept one still shows"
 
 
@@ -68,6 +73,20 @@ def _fill(tensor: torch.Tensor, rows: torch.Tensor, value: float) -> torch.Tenso
 def _attend(scores: torch.Tensor, v: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
     """float64 [queries, dim]: the reference, which never touches a masked position."""
     return torch.stack([s[m].double().softmax(0) @ v[m].double() for s, m in zip(scores, keep, strict=True)])
+
+
+def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+    return _attend(q.double() @ k.double().T / math.sqrt(q.shape[1]), v, keep.expand(len(q), -1))
+
+
+def _ask(answer: Callable, keep: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
+    """The answer to copies of the inputs and keep, which it has to leave as they are."""
+    inputs["keep"] = keep
+    copies = {name: tensor.clone() for name, tensor in inputs.items()}
+    got = answer(*copies.values())
+    for name, tensor in inputs.items():
+        equal(copies[name], tensor, f"the {name} that you were given")
+    return got
 
 
 def _close(got, expected: torch.Tensor, what: str) -> None:

@@ -36,6 +36,9 @@ WRONG_KERNELS = {
         "masked scores",
     ),
     "no division": (lambda s, v, k: select(s, v, k) * torch.where(k, s.exp(), 0).sum(), "off by"),
+    "clears value in place": (
+        lambda s, v, k: multiply(s.masked_fill(~k, 0), v.masked_fill_(~k[:, None], 0), k), "the value that you were"),
+    "clears score in place": (lambda s, v, k: select(s.masked_fill_(~k, 0), v, k), "the score that you were given"),
     "returns nothing": (lambda s, v, k: None, "expected a tensor"),
     "wrong shape": (lambda s, v, k: select(s, v, k)[None], "shape"),
 }
@@ -51,8 +54,18 @@ def cleaned(tensor, keep):
     return tensor.masked_fill(~keep[:, None], 0)
 
 
+def by_hand(q, k, v, keep):
+    weight = (q @ cleaned(k, keep).T / k.shape[1] ** 0.5).exp() * keep
+    return weight @ cleaned(v, keep) / weight.sum(dim=1, keepdim=True)
+
+
 WRONG_ATTENTIONS = {
     "as the library does": (library, "NaN in the masked rows of v"),
+    "no maximum subtracted": (by_hand, "scores near 100: the result is 100% NaN"),
+    "cleans k in place": (
+        lambda q, k, v, keep: library(q, k.masked_fill_(~keep[:, None], 0), cleaned(v, keep), keep), "the k that you"),
+    "cleans v in place": (
+        lambda q, k, v, keep: library(q, cleaned(k, keep), v.masked_fill_(~keep[:, None], 0), keep), "the v that you"),
     "cleans v only": (lambda q, k, v, keep: library(q, k, cleaned(v, keep), keep), "NaN in the masked rows of k"),
     "cleans k only": (lambda q, k, v, keep: library(q, cleaned(k, keep), v, keep), "NaN in the masked rows of v"),
     "hides NaN in the result": (lambda q, k, v, keep: library(q, k, v, keep).nan_to_num(), "off by"),
