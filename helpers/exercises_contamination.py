@@ -17,6 +17,7 @@ from .sliding_window_attention import sliding_window_attention
 THE_PREDICATE = "slot != reserved_skip_index"
 INDEX_TYPES = {torch.int32: "int", torch.int64: "long long"}
 SPLITS = (1, 4)
+FAR_SLOTS = (65535, 65539)  # like -1 and 3 in 16 bits; for rows of one column, so that the cache stays small
 PREDICATE_KERNELS = [f"store_cache<{index}, {split}, 4, false>" for index in INDEX_TYPES.values() for split in SPLITS]
 
 
@@ -90,7 +91,7 @@ def _rows_copied(module, indices, columns, argument, split):
     Returns, for each row, whether its slot holds it in K and in V; and whether every slot that no row aims at, or
     whose row was not copied, still holds every byte of its poison.
     """
-    where, rows, slots = device(), len(indices), 80
+    where, rows, slots = device(), len(indices), int(indices.max()) + 1
     k = torch.arange(1, rows * columns + 1, dtype=torch.float32, device=where).view(rows, columns)
     caches = [poisoned((slots, columns), torch.float32, where) for _ in range(2)]
     strides = [np.int64(4 * columns)] * 4
@@ -116,10 +117,11 @@ def _check_predicate(predicate, cases, wanted):
     for argument, slots in cases:
         for dtype in INDEX_TYPES:
             for split, columns in ((1, 1), (1, 70), (4, 128), (4, 512)):
-                indices = torch.tensor(slots, dtype=dtype)
+                given = [*slots, *FAR_SLOTS] if columns == 1 else slots
+                indices = torch.tensor(given, dtype=dtype)
                 copied, clean = _rows_copied(module, indices, columns, argument, split)
                 what = f"reserved_skip_index = {argument} ({columns} columns, {split} warps a row, {dtype} indices)"
-                for row, slot in enumerate(slots):
+                for row, slot in enumerate(given):
                     want = wanted(slot, argument)
                     does = "should be copied, all of it, and is not" if want else "should be skipped and is copied"
                     require(copied[row] == want, f"{what}: the row for slot {slot} {does}")
@@ -129,8 +131,8 @@ def _check_predicate(predicate, cases, wanted):
 @checker
 def skip_one_slot(predicate: str) -> str:
     """13: predicate -> the C++ condition under which store_cache copies a row."""
-    slots = [7, 0, 3, 79, 5, 1, 64, 2, 6]
-    cases = [(argument, slots) for argument in (0, -1, 5, 3, 79, 40, 2**32 + 3)]
+    slots = [7, 0, 3, 79, 5, 1, 64, 2, 6, 131, 255, 259, 331]  # 131, 259: like 3 in 7 and 8 bits; 255: like -1
+    cases = [(argument, slots) for argument in (0, -1, 5, 3, 79, 40, 331, 2**32 + 3)]
     _check_predicate(predicate, cases, lambda slot, reserved: slot != reserved)
     return "the reserved slot keeps its bytes, every other row arrives, and -1 switches the skip off"
 
