@@ -57,6 +57,7 @@ def solved_threshold(histogram, k, stop=lambda count, k: count >= k):
 def test_threshold_bin_accepts_the_solution():
     assert exercises.threshold_bin.verdict(solved_threshold)
     assert exercises.threshold_bin.verdict(find_threshold)
+    assert exercises.threshold_bin.verdict(lambda histogram, k: torch.tensor(find_threshold(histogram, k)).unbind())
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,8 @@ def test_threshold_bin_accepts_the_solution():
         lambda histogram, k: solved_threshold(histogram, k, stop=lambda count, k: count > k),
         lambda histogram, k: solved_threshold(histogram.flip(0), k),
         lambda histogram, k: (find_threshold(histogram, k)[0], int(histogram[find_threshold(histogram, k)[0] :].sum())),
+        lambda histogram, k: (find_threshold(histogram, k)[0] + 0.9, find_threshold(histogram, k)[1] + 0.5),
+        lambda histogram, k: tuple(float(n) for n in find_threshold(histogram, k)),
         lambda histogram, k: (len(histogram) - 1 - find_threshold(histogram, k)[0], find_threshold(histogram, k)[1]),
     ],
 )
@@ -148,6 +151,8 @@ def test_valid_selection_accepts_the_solution():
         lambda positions, seq_len: len(positions.unique()) == len(positions),
         lambda positions, seq_len: bool(((positions >= 0) & (positions < seq_len)).all()),
         lambda positions, seq_len: solved_validity(positions, seq_len + 1),
+        lambda positions, seq_len: solved_validity(positions, 3000),
+        lambda positions, seq_len: solved_validity(positions, seq_len) and len(positions) == 2048,
         lambda positions, seq_len: solved_validity(positions - 1, seq_len),
         lambda positions, seq_len: solved_validity(positions.abs(), seq_len),
         lambda positions, seq_len: (
