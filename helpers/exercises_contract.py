@@ -6,12 +6,14 @@ import math
 import statistics
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
 from . import narrowing
 from .checks import NotYet, checker, equal, require
 from .inputs import generator, page_table
-from .memory import left_in_shared, poisoned
+from .kernel import compile_cuda, device, launch
+from .memory import is_poison, left_in_shared, poisoned
 from .sweep import exact_positions
 from .topk_transform import topk_transform
 
@@ -204,3 +206,56 @@ def cold_time(answer: Callable[[list[float], list[float], int], float]) -> str:
         what = f"with {with_launch}, alone {alone}, n = {n}"
         require(abs(float(got) - right) < 1e-9, f"{what}: got {got}, expected {right:g}")
     return "a machine that slows down for a round slows both, and the difference stays"
+
+
+# ---------------------------------------------------------------- lesson 14
+
+
+@checker
+def guard_the_writer(answer: str) -> str:
+    """14: answer = the text of store_mx in which no byte of slot `reserved` is written, and all others are."""
+    require(isinstance(answer, str) and "\n" in answer, "the answer is the text of the kernel")
+    kernel = compile_cuda(answer, ["store_mx"]).get_function("store_mx")
+    where, rows = device(), torch.randn(5, 128, generator=generator(14))
+    rows[[0, 2]] = math.nan
+    for aims, reserved in (([0, 7, 0, 3, 9], 0), ([7, 0, 7, 3, 9], 7), ([0, 7, 0, 3, 9], -1), ([5, 1, 2, 3, 4], 0)):
+        cache = [poisoned((10, 4), torch.uint8, where), poisoned((10, 128), torch.int8, where)]
+        slots = torch.tensor(aims, dtype=torch.int32, device=where)
+        launch(kernel, (5,), (128,), (rows.to(where), slots, *cache, np.int32(128), np.int32(reserved)))
+        right = mx_blocks(rows)
+        for what, mine, expected in zip(("scale", "value"), cache, right, strict=True):
+            for slot in range(10):
+                at = f"reserved = {reserved}, slot {slot}: {what}s"
+                sources = [row for row, aim in enumerate(aims) if aim == slot and aim != reserved]
+                if not sources:
+                    require(bool(is_poison(mine[slot]).all()), f"{at} were written, and no row should go there")
+                else:
+                    equal(mine[slot].cpu(), expected[sources[-1]], at)
+    return "the reserved slot keeps its values and its scales, and every other row arrives"
+
+
+def mx_blocks(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What store_mx of lesson 14 makes of fp32 [n, width]: uint8 [n, width / 32] exponents, int8 [n, width]."""
+    bits = (rows.view(torch.int32) & 0x7FFFFFFF).view(len(rows), -1, 32).amax(dim=2)
+    exponents = bits >> 23
+    scales = (exponents << 23).view(torch.float32).repeat_interleave(32, dim=1)
+    finite = (exponents < 255).repeat_interleave(32, dim=1)
+    values = torch.where(finite, (rows / scales * 63).round(), 0.0)
+    return exponents.to(torch.uint8), values.nan_to_num().to(torch.int8)
+
+
+@checker
+def two_trash_slots(answer: Callable[..., tuple[torch.Tensor, torch.Tensor]]) -> str:
+    """14: answer(slots, table, rows, spare_page, page_size) -> (slots [rows], table [rows, pages]), padded."""
+    for live, rows, page_size in ((5, 8, 16), (1, 4, 1), (3, 3, 64)):
+        g = generator(rows)
+        slots = torch.randint(page_size, 20 * page_size, (live,), dtype=torch.int32, generator=g)
+        table = torch.randint(1, 20, (live, 6), dtype=torch.int32, generator=g)
+        got = answer(slots.clone(), table.clone(), rows, 20, page_size)
+        require(got is not None and got is not ..., "nothing is returned yet")
+        require(isinstance(got, tuple) and len(got) == 2, "two tensors are expected: slots and table")
+        what = f"{live} requests in {rows} rows, pages of {page_size}, spare page 20"
+        padding = rows - live
+        equal(got[0], torch.cat([slots, torch.full((padding,), 20 * page_size, dtype=torch.int32)]), f"{what}: slots")
+        equal(got[1], torch.cat([table, torch.zeros(padding, 6, dtype=torch.int32)]), f"{what}: table")
+    return "padding rows write where nobody reads, and read where nobody writes"

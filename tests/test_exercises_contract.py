@@ -6,11 +6,13 @@ import pytest
 import torch
 
 from helpers import exercises_contract as exercises
-from helpers import inputs, narrowing
+from helpers import inputs, lessons, narrowing
+from helpers.kernel import compile_to_cubin
 from helpers.reference import topk_reference
+from helpers.registers import registers
 from helpers.sweep import FAMILIES
 
-# ---------------------------------------------------------------- lesson 23
+# ---------------------------------------------------------------- tests of lesson 23
 
 
 def make_test(families=tuple(inputs.SCORE_FAMILIES), lengths=(6000, 4000, 500), long=True, k=2048, forgive=0,
@@ -36,7 +38,27 @@ def make_test(families=tuple(inputs.SCORE_FAMILIES), lengths=(6000, 4000, 500), 
     return test
 
 
+# ---------------------------------------------------------------- lesson 14
+
+_lesson_14 = lessons.read(lessons.NOTEBOOKS / "14_other_ways_to_stop_a_nan.ipynb")
+_names: dict[str, str] = {}
+exec(next(cell.source for cell in _lesson_14.cells if cell.id == "mx"), _names)
+MX = _names["MX"]
+SCALE, VALUE, SLOT = "if (threadIdx.x % 32 == 0) scales[", "  values[", "slot = slots[row];"
+
+
+def padded(slots, table, rows, spare_page, page_size, write=None, read=0):
+    padding = rows - len(slots)
+    written = slots.new_full((padding,), spare_page * page_size if write is None else write)
+    return torch.cat([slots, written]), torch.cat([table, table.new_full((padding, table.shape[1]), read)])
+
+
 RIGHT = {
+    "guard_the_writer": [
+        MX.replace(SLOT, SLOT + " if (slot == reserved) return;"),
+        MX.replace(SCALE, "if (slot != reserved) " + SCALE).replace(VALUE, "if (slot != reserved)" + VALUE),
+    ],
+    "two_trash_slots": [padded],
     "missing_test": [make_test()],
     "safe_to_read": [lambda slots, n, size, who: who == "check" or bool(((slots[:n] >= 0) & (slots[:n] < size)).all())],
     "place": [narrowing.place, lambda above, same, wanted: ranked(above, same & (same.cumsum(0) <= wanted))],
@@ -45,6 +67,29 @@ RIGHT = {
     "cold_time": [lambda both, one, n: statistics.median(a - b for a, b in zip(both, one, strict=True)) / n],
 }
 WRONG = {
+    "guard_the_writer": {
+        "as it is": MX,
+        "values only": MX.replace(VALUE, "if (slot != reserved)" + VALUE),
+        "scales only": MX.replace(SCALE, "if (slot != reserved) " + SCALE),
+        "always 0": MX.replace(SLOT, SLOT + " if (slot == 0) return;"),
+        "upside down": MX.replace(SLOT, SLOT + " if (slot != reserved) return;"),
+        "the row": MX.replace(SLOT, SLOT + " if (row == reserved) return;"),
+        "NaN rows anywhere": MX.replace(SLOT, SLOT + " if (rows[row * width] != rows[row * width]) return;"),
+        "no C++": MX + "\nskip",
+        "nothing": None,
+    },
+    "two_trash_slots": {
+        "written slot 0": lambda *batch: padded(*batch, write=0),
+        "the spare page's number": lambda *batch: padded(*batch, write=batch[3]),
+        "the last slot of the spare page": lambda *batch: padded(*batch, write=(batch[3] + 1) * batch[4] - 1),
+        "a live slot": lambda *batch: padded(*batch, write=int(batch[0][-1])),
+        "reads the spare page": lambda *batch: padded(*batch, read=batch[3]),
+        "reads -1": lambda *batch: padded(*batch, read=-1),
+        "64-bit": lambda *batch: tuple(part.long() for part in padded(*batch)),
+        "no padding": lambda slots, table, *rest: (slots, table),
+        "one tensor": lambda *batch: padded(*batch)[0],
+        "nothing": lambda *batch: None,
+    },
     "missing_test": {
         "Gaussian rows only": make_test(families=("randn",)),
         "no -inf": make_test(families=[name for name in inputs.SCORE_FAMILIES if name != "many -inf"]),
@@ -169,3 +214,22 @@ def test_the_steps_of_lesson_24_select_what_the_reference_does(family):
         for low, high, wanted, members in steps:
             assert members == int(((keys >= low) & (keys <= high)).sum())
             assert 2048 - wanted == int((keys > high).sum()) and 0 < wanted <= members
+
+
+# ---------------------------------------------------------------- lesson 14
+
+
+@pytest.mark.parametrize("arch", ("sm_80", "sm_90", "sm_120"))
+def test_registers_are_read_from_machine_code(arch):
+    """A kernel that keeps many values alive needs more registers than an empty one; both have a count."""
+    source = """
+    extern "C" __global__ void empty() {}
+    extern "C" __global__ void many(float* p) {
+      float kept[64];
+      for (int i = 0; i < 64; ++i) kept[i] = p[i * blockDim.x + threadIdx.x];
+      __syncthreads();
+      for (int i = 0; i < 64; ++i) p[(63 - i) * blockDim.x + threadIdx.x] = kept[i];
+    }
+    """
+    found = registers(compile_to_cubin(source, ["empty", "many"], arch))
+    assert set(found) == {"empty", "many"} and 0 < found["empty"] < 64 <= found["many"] <= 255
