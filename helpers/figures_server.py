@@ -9,10 +9,14 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython.display import Markdown
 from matplotlib.patches import Patch
 
+from .experiments import Outcome
 from .figures import BEFORE, MEANING, legend, paint, show
 from .small_server.engine import Step
+from .small_server.task import Problem
+from .small_server.trial import Result, right_answers
 
 FATES = ("right", "wrong", "NaN", "lost in a crash")
 FATE_LOOKS = (MEANING["real slot"], MEANING["unwritten"], MEANING["NaN"], BEFORE)
@@ -44,12 +48,14 @@ def batch_over_time(steps: Sequence[Step], title: str, caption: str) -> None:
     show(figure, caption)
 
 
-def plateau(scores: Sequence[float], topk: int, cap: int, title: str, caption: str) -> None:
-    """One row of index scores, the largest first, and what of it the kernel's slots and tie buffer hold."""
+def plateau(scores: Sequence[float], above: int, topk: int, cap: int, title: str, caption: str) -> None:
+    """One row of index scores, the largest first, and who fills the kernel's slots.
+
+    above: scores above the threshold bin. cap: of the tie buffer.
+    """
     ordered = sorted(scores, reverse=True)
-    above = sum(score > 0 for score in ordered)
     figure, axes = plt.subplots(figsize=(8, 3))
-    axes.axvspan(0, above, color=MEANING["real slot"].colour, alpha=0.25, label=f"above 0: {above}")
+    axes.axvspan(0, above, color=MEANING["real slot"].colour, alpha=0.25, label=f"above the threshold bin: {above}")
     taken = min(cap, topk - above)
     axes.axvspan(above, above + taken, color=MEANING["reserved slot"].colour, alpha=0.4, hatch="//",
                  label=f"from the tie buffer: {taken}")  # fmt: skip
@@ -57,8 +63,10 @@ def plateau(scores: Sequence[float], topk: int, cap: int, title: str, caption: s
                  label=f"nobody fills: {topk - above - taken}")  # fmt: skip
     axes.plot(range(len(ordered)), ordered, color="black", marker=".", markersize=3, linewidth=1)
     axes.axvline(topk, color="black", linestyle="--")
-    axes.text(topk + 2, 0.9 * max(ordered), f"k = {topk}", va="center")
+    axes.text(topk + 1, 0.02, f"k = {topk}", va="center")
     axes.set(xlabel="tokens, the largest score first", ylabel="index score", xlim=(0, len(ordered)), title=title)
+    axes.set_yscale("symlog", linthresh=0.01)
+    axes.set_ylim(-0.003, 1.5 * max(ordered))
     axes.legend(loc="upper right", frameon=False)
     show(figure, caption)
 
@@ -85,3 +93,36 @@ def fates(servers: Mapping[str, Mapping[int, Sequence[int]]], title: str, captio
     panels[-1].legend(handles=patches, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, handleheight=1.4)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     show(figure, caption)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence]) -> Markdown:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return Markdown("\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
+
+
+def quality(result: Result | None, problems: Sequence[Problem]) -> list[str]:
+    """Tokens per second (median, quartiles), accept length and accuracy as a report gives them."""
+    if result is None:
+        return ["-", "-", "-"]
+    speed, low, high = result.tokens_per_second()
+    accuracy = right_answers(result.tokens, problems)
+    return [f"{speed:.0f} ({low:.0f} to {high:.0f})", f"{result.accept_length:.2f}", f"{accuracy:.4f}"]
+
+
+def server_table(outcomes: Mapping[tuple[str, int], Outcome], wrong: Mapping[tuple[str, int], int],
+                 problems: Sequence[Problem], concurrency: int) -> Markdown:  # fmt: skip
+    """One line a server. outcomes: (what fills its top-k slots, skip) -> what a child with `trial` did."""
+    header = ["top-k slots", "skip", "outcome", "requests with NaN", "wrong tokens"]
+    header += ["tokens/s", "accept length", "accuracy"]
+    rows = []
+    for (name, skip), outcome in outcomes.items():
+        row = [name, "on" if skip == 0 else "off"]
+        if outcome.status == "finished":
+            result = outcome.value[concurrency]
+            row += ["served", sum(result.had_nan), wrong[name, skip], *quality(result, problems)]
+        else:
+            where = f" in {outcome.kernel.split('<')[0]}" if outcome.kernel else ""
+            row += [f"**fault{where}, {outcome.message.split(',')[0]}**", "-", "-", *quality(None, problems)]
+        rows.append(row)
+    return table(header, rows)

@@ -51,9 +51,10 @@ class Result:
         low, median, high = statistics.quantiles([sum(step.gained) / step.seconds for step in self.steps], n=4)
         return median, low, high
 
-    def first_nan(self, number: int) -> int | None:
-        """The step in which a request's logits first held NaN."""
-        return next((at for at, step in enumerate(self.steps) if number in step.nan_requests), None)
+    @property
+    def poisoned_in(self) -> int | None:
+        """The first step after which slot 0 held NaN."""
+        return next((at for at, step in enumerate(self.steps) if step.slot_0_is_nan), None)
 
 
 def trial(variant: Variant, arrivals: Sequence[Arrival], concurrencies: Sequence[int],
@@ -72,6 +73,14 @@ def trial(variant: Variant, arrivals: Sequence[Arrival], concurrencies: Sequence
 
 
 @torch.no_grad()
+def dense_logits(model: Model, tokens: Sequence[int], choose=None) -> Tensor:
+    """Logits [tokens, vocabulary] of one sequence in one pass; `choose` as in DenseAttention."""
+    where = model.embed.weight.device
+    ids = torch.tensor([tokens], device=where)
+    positions = torch.arange(len(tokens), device=where).unsqueeze(0)
+    return model.logits(model(ids, positions, DenseAttention(model.sizes, choose)))[0].cpu()
+
+
 def reference(model: Model, problems: Sequence[Problem]) -> list[list[int]]:
     """What the model answers when everything is dense: no cache, no pages, no selection, no drafts, no batch.
 
@@ -81,19 +90,36 @@ def reference(model: Model, problems: Sequence[Problem]) -> list[list[int]]:
     answers = []
     for asked in problems:
         answer = list(asked.answer)
-        while (said := _next_tokens(model, [*asked.prompt, *answer])[len(asked.prompt) - 1 : -1]) != answer:
+        while (said := _said(model, asked, answer)) != answer:
             wrong = next(i for i, (a, b) in enumerate(zip(said, answer, strict=True)) if a != b)
             answer[wrong] = said[wrong]
         answers.append(answer)
     return answers
 
 
-def _next_tokens(model: Model, tokens: Sequence[int]) -> list[int]:
-    where = model.embed.weight.device
-    ids = torch.tensor([tokens], device=where)
-    positions = torch.arange(len(tokens), device=where).unsqueeze(0)
-    logits: Tensor = model.logits(model(ids, positions, DenseAttention(model.sizes)))
-    return logits.argmax(dim=-1)[0].tolist()
+def _said(model: Model, asked: Problem, answer: Sequence[int], choose=None) -> list[int]:
+    """The model's token at each place of an answer, given all before it."""
+    logits = dense_logits(model, [*asked.prompt, *answer], choose)
+    return logits.argmax(dim=-1)[len(asked.prompt) - 1 : -1].tolist()
+
+
+def right_tokens(model: Model, problems: Sequence[Problem], choose=None) -> float:
+    """The share of right tokens in the answers, each given all before it; `choose` as in DenseAttention."""
+    answers = [asked.answer for asked in problems]
+    said = [_said(model, asked, asked.answer, choose) for asked in problems]
+    return 1 - wrong_tokens(said, answers) / sum(map(len, answers))
+
+
+def index_rows(model: Model, asked: Problem) -> list[Tensor]:
+    """The index scores of each token of the right answer, from a dense run: [tokens so far] each."""
+    kept = []
+
+    def everything(scores):
+        kept.append(scores[0].cpu())
+        return scores > -torch.inf
+
+    dense_logits(model, asked.prompt + asked.answer, everything)
+    return [kept[0][at, : at + 1] for at in range(len(asked.prompt), len(kept[0]))]
 
 
 def wrong_tokens(tokens: Sequence[Sequence[int]], expected: Sequence[Sequence[int]]) -> int:
@@ -106,3 +132,12 @@ def right_answers(tokens: Sequence[Sequence[int]], problems: Sequence[Problem]) 
     """The share of requests whose answer is right to the last token."""
     return statistics.fmean(tuple(mine) == asked.answer for mine, asked in zip(tokens, problems, strict=True))
 
+
+def fates(result: Result | None, expected: Sequence[Sequence[int]]) -> list[int]:
+    """How many requests were right, wrong without NaN, NaN, and lost in a crash (then there is no result)."""
+    if result is None:
+        return [0, 0, 0, len(expected)]
+    nan = sum(result.had_nan)
+    triples = zip(result.tokens, expected, result.had_nan, strict=True)
+    right = sum(mine == theirs and not bad for mine, theirs, bad in triples)
+    return [right, len(expected) - right - nan, nan, 0]
