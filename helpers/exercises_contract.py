@@ -75,6 +75,35 @@ def _zeros_behind(scores, seq_lens, k):
     return exact_positions(scores, seq_lens, k).clamp(min=0)
 
 
+def _same_sum(scores, seq_lens, k):
+    """One chosen position moved up by 1, another one down: as many as before, and with the same sum."""
+    positions = exact_positions(scores, seq_lens, k)
+    for row, length in zip(positions, seq_lens.tolist(), strict=True):
+        chosen = torch.zeros(length + 1, dtype=torch.bool)
+        chosen[row[row >= 0]] = True
+        chosen[length] = True  # nothing moves past the end
+        up = (chosen[:-1] & ~chosen[1:]).nonzero().flatten()
+        down = (~chosen[:-1] & chosen[1:]).nonzero().flatten() + 1
+        pairs = [(int(a), int(b)) for a in up[:1] for b in down if b < length and abs(int(a) - int(b)) > 2]
+        for a, b in pairs[:1]:
+            row[row == a] = a + 1
+            row[row == b] = b - 1
+    return positions
+
+
+def _doubled(place):
+    """In a short row, the first token once more: in the place of the last one (-1), or behind it (0)."""
+
+    def select(scores, seq_lens, k):
+        positions = exact_positions(scores, seq_lens, k)
+        for row, length in zip(positions, seq_lens.tolist(), strict=True):
+            if 1 < length < k:
+                row[length + place] = row[0]
+        return positions
+
+    return select
+
+
 WRONG_SELECTIONS: dict[str, Select] = {
     "slots that nobody wrote": selection("unwritten"),
     "-1 in place of tokens": selection("sentinel"),
@@ -87,6 +116,9 @@ WRONG_SELECTIONS: dict[str, Select] = {
     "one length for all rows of a batch": lambda scores, n, k: exact_positions(scores, n[:1].expand_as(n), k),
     "nothing beyond position 65536": _only_the_start,
     "0 behind the end of a short row": _zeros_behind,
+    "other tokens whose positions have the same sum": _same_sum,
+    "a token twice in a short row": _doubled(0),
+    "a token twice in a short row, and another one lost": _doubled(-1),
     "-1 before the tokens of a short row": lambda scores, n, k: exact_positions(scores, n, k).flip(1),
 }
 
@@ -116,26 +148,33 @@ def missing_test(answer: Callable[[Select], bool]) -> str:
 @checker
 def safe_to_read(answer: Callable[[torch.Tensor, int, int, str], bool]) -> str:
     """23: answer(slots int32 [k], seq_len, num_slots, sentinel) -> whether that consumer reads only the cache."""
-    full = torch.randperm(1000, generator=generator(23))[:64].int()
+    for num_slots in (1000, 640, 4096):
+        for what, slots, seq_len, trusted in _slot_lists(num_slots):
+            for sentinel, right in (("trust", trusted), ("check", True)):
+                got = answer(slots.clone(), seq_len, num_slots, sentinel)
+                require(got is not None and got is not ..., "nothing is returned yet")
+                where = f"{what}, {seq_len} tokens, a cache of {num_slots} slots"
+                equal(bool(got), right, f"{where}, consumer {sentinel!r}")
+    return "both consumers, slots inside and outside, -1 where it is read and where it is not"
+
+
+def _slot_lists(num_slots: int) -> list[tuple[str, torch.Tensor, int, bool]]:
+    """(what, slots int32 [64 or 54], seq_len, whether all that are read are slots of the cache)."""
+    full = torch.randperm(num_slots, generator=generator(23))[:64].int()
 
     def with_one(place: int, value: int) -> torch.Tensor:
         slots = full.clone()
         slots[place] = value
         return slots
 
-    cases = [("slots of the cache", full, 500, True), ("the first and the last slot", with_one(3, 999), 500, True)]
-    cases[1][1][4] = 0
-    cases += [(f"slot {bad} among them", with_one(5, bad), 500, False) for bad in (-1, 1000, -70000, 2**30)]
+    ends = with_one(3, num_slots - 1)
+    ends[4] = 0
+    cases = [("slots of the cache", full, 500, True), ("the first and the last slot", ends, 500, True)]
+    cases += [(f"slot {bad} among them", with_one(5, bad), 500, False) for bad in (-1, num_slots, -70000, 2**30)]
     cases += [("-1 in the last slot", with_one(63, -1), 64, False), ("-1 in the first slot", with_one(0, -1), 1, False)]
     behind = torch.cat([full[:10], torch.full((54,), -1, dtype=torch.int32)])
     cases += [("-1 from slot 10 on", behind, 10, True), ("-1 from slot 10 on", behind, 11, False)]
-    cases += [("garbage behind the end", with_one(20, 2**30), 20, True), ("nothing", behind[10:], 0, True)]
-    for what, slots, seq_len, trusted in cases:
-        for sentinel, right in (("trust", trusted), ("check", True)):
-            got = answer(slots.clone(), seq_len, 1000, sentinel)
-            require(got is not None and got is not ..., "nothing is returned yet")
-            equal(bool(got), right, f"{what}, {seq_len} tokens, a cache of 1000 slots, consumer {sentinel!r}")
-    return "both consumers, slots inside and outside, -1 where it is read and where it is not"
+    return [*cases, ("garbage behind the end", with_one(20, 2**30), 20, True), ("nothing", behind[10:], 0, True)]
 
 
 # ---------------------------------------------------------------- lesson 24
@@ -157,6 +196,10 @@ def place(answer: Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]) -> 
     return "each position knows its slot from what comes before it, and nobody has to ask for one"
 
 
+# Any exponent of ones with a fraction is NaN, whatever its sign and fraction.
+NAN_BITS = (0x7FC00000, 0x7F800001, 0x7FFFFFFF, 0x7FA00000, 0xFFC00000, 0xFF800001, 0xFFFFFFFF)
+
+
 @checker
 def key_of(answer: Callable[[torch.Tensor], torch.Tensor]) -> str:
     """24: answer(scores fp32 [n]) -> int64 [n] keys: larger for larger scores, equal for equal ones, NaN lowest."""
@@ -173,8 +216,11 @@ def key_of(answer: Callable[[torch.Tensor], torch.Tensor]) -> str:
             raise NotYet(f"{what}: {low:g} is below {high:g}, their keys are {keys[wrong[0] : wrong[0] + 2].tolist()}")
     zeros = answer(torch.tensor([-0.0, 0.0]))
     require(int(zeros[0]) == int(zeros[1]), f"-0.0 equals 0.0, their keys are {zeros.tolist()}")
-    nan, negative_nan, lowest = answer(torch.tensor([math.nan, -math.nan, -math.inf])).tolist()
-    require(nan == negative_nan < lowest, f"NaN, -NaN and -inf have keys {nan}, {negative_nan} and {lowest}")
+    for bits in NAN_BITS:
+        bad = torch.tensor([bits, NAN_BITS[0]]).to(torch.uint32).view(torch.float32)
+        nan, first_nan, lowest = answer(torch.cat([bad, torch.tensor([-math.inf])])).tolist()
+        require(nan < lowest, f"a NaN of bits {bits:#x} and -inf have keys {nan} and {lowest}")
+        require(nan == first_nan, f"NaNs of bits {bits:#x} and {NAN_BITS[0]:#x} have keys {nan} and {first_nan}")
     return "integers now sort as the scores do, -0.0 equals 0.0, and NaN comes last"
 
 

@@ -1,5 +1,6 @@
 """The checkers of lessons 14, 23, 24 and 32 accept the solution and refuse answers known to be wrong."""
 
+import operator
 import statistics
 
 import pytest
@@ -53,6 +54,24 @@ def padded(slots, table, rows, spare_page, page_size, write=None, read=0):
     return torch.cat([slots, written]), torch.cat([table, table.new_full((padding, table.shape[1]), read)])
 
 
+def summary_test(summary, agree=operator.eq):
+    """A test that compares a summary of each row, in which no token may follow a -1."""
+    batches = [(inputs.scores(family, 3, 6000), [6000, 4000, 500]) for family in inputs.SCORE_FAMILIES]
+    batches.append((inputs.scores("one fp16 bin", 1, 131072), [131072]))
+
+    def test(select):
+        for scores, lengths in batches:
+            chosen = select(scores, torch.tensor(lengths, dtype=torch.int32), 2048)
+            for row, length, positions in zip(scores, lengths, chosen, strict=True):
+                right, n = topk_reference(row, length, 2048), min(length, 2048)
+                right = torch.cat([right, torch.full((2048 - n,), -1)])
+                if not agree(summary(positions), summary(right)) or bool((positions[:n] < 0).any()):
+                    return False
+        return True
+
+    return test
+
+
 RIGHT = {
     "guard_the_writer": [
         MX.replace(SLOT, SLOT + " if (slot == reserved) return;"),
@@ -99,6 +118,10 @@ WRONG = {
         "no long row": make_test(long=False),
         "five forgiven": make_test(forgive=5),
         "-1 dropped": make_test(behind=False),
+        "the sum of positions": summary_test(lambda found: (int((found >= 0).sum()), int(found[found >= 0].sum()))),
+        "sets of tokens": summary_test(lambda found: set(found.tolist())),
+        "members only": summary_test(lambda found: found, lambda found, right: bool(
+            torch.isin(found, right).all() and ((found < 0) == (right < 0)).all())),
         "order demanded": make_test(ordered=True),
         "always": lambda select: True,
         "never": lambda select: False,
@@ -115,6 +138,8 @@ WRONG = {
         or bool(((slots[:n] > 0) & (slots[:n] < size)).all()),
         "one entry too few": lambda slots, n, size, who: who == "check"
         or bool(((slots[: n - 1] >= 0) & (slots[: n - 1] < size)).all()),
+        "a cache of 1000": lambda slots, n, size, who: who == "check"
+        or bool(((slots[:n] >= 0) & (slots[:n] < 1000)).all()),
         "nobody checks": lambda slots, n, size, who: bool(((slots[:n] >= 0) & (slots[:n] < size)).all()),
         "everybody checks": lambda slots, n, size, who: True,
         "nothing": lambda slots, n, size, who: None,
@@ -140,6 +165,9 @@ WRONG = {
         "NaN on top": lambda scores: positive_first(scores + 0.0),
         "rounded to fp16": lambda scores: narrowing.key_of(scores.half().float()),
         "in steps of 1/1000": lambda scores: (scores.nan_to_num(-1e30) * 1000).clamp(-(2**60), 2**60).long(),
+        "one NaN known": lambda scores: known_nan(scores, 0x7FC00000),
+        "two NaNs known": lambda scores: known_nan(scores, 0x7FC00000, 0xFFC00000),
+        "NaN by sign": lambda scores: narrowing.key_of(scores) - (scores.isnan() & scores.signbit()).long(),
         "NaN like -inf": lambda scores: narrowing.key_of(torch.where(scores.isnan(), -torch.inf, scores)),
         "upside down": lambda scores: -narrowing.key_of(scores),
         "a float": lambda scores: scores.double(),
@@ -169,6 +197,11 @@ WRONG = {
 def ranked(above, taken):
     taken = above | taken
     return torch.where(taken, taken.cumsum(0) - 1, -1)
+
+
+def known_nan(scores, *known):
+    bits = scores.view(torch.int32).long() & 0xFFFFFFFF
+    return torch.where(torch.isin(bits, torch.tensor(known)), -(2**33), positive_first(scores + 0.0))
 
 
 def positive_first(scores):
