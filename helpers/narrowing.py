@@ -1,4 +1,4 @@
-"""The steps of kernels/exact_topk.cu in plain torch, for one row: keys, narrowing, placing (without the guess of a bar)."""
+"""The steps of kernels/exact_topk.cu in plain torch, for one row: keys, narrowing, placing. It guesses no bar."""
 
 from typing import NamedTuple
 
