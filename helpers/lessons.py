@@ -1,6 +1,8 @@
 """The lessons as files: list, hash, run, and the copies with outputs that a GPU machine makes.
 
-    python -m helpers.lessons execute --output DIR   run every lesson on a GPU, write copies that say where
+    python -m helpers.lessons execute --output DIR [NAME ...]
+                                                     run every lesson, or those named, on a GPU; write copies
+                                                     that say where
     python -m helpers.lessons strip                  remove outputs from the lessons (they are kept without)
     python -m helpers.lessons map                    bring the map of the lessons in README.md up to date
 
@@ -233,11 +235,17 @@ def has_error(notebook) -> bool:
     return any(output.output_type == "error" for cell in notebook.cells for output in cell.get("outputs", []))
 
 
-def execute(output: Path) -> int:
-    """Run every lesson on the GPU and write copies with provenance. Returns how many hold an error."""
+def execute(output: Path, names: list[str]) -> int:
+    """Run the named lessons (none: all) on the GPU and write copies with provenance. Returns how many hold an error.
+
+    ValueError for a name that is no lesson's.
+    """
     import nbformat
 
-    made_from = {path: provenance(read(path)) for path in lessons()}
+    chosen = [path for path in lessons() if not names or path.stem in names]
+    if unknown := set(names) - {path.stem for path in chosen}:
+        raise ValueError(f"there is no lesson {', '.join(sorted(unknown))}")
+    made_from = {path: provenance(read(path)) for path in chosen}
     output.mkdir(parents=True, exist_ok=True)
     failed = 0
     for path, origin in made_from.items():
@@ -269,7 +277,9 @@ def strip() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m helpers.lessons", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("execute").add_argument("--output", type=Path, required=True)
+    run_all = commands.add_parser("execute")
+    run_all.add_argument("--output", type=Path, required=True)
+    run_all.add_argument("names", nargs="*", metavar="NAME")
     commands.add_parser("strip")
     commands.add_parser("map")
     arguments = parser.parse_args()
@@ -280,8 +290,8 @@ def main() -> int:
         readme.write_text(with_map(readme.read_text()))
         return 0
     try:
-        return min(execute(arguments.output), 1)
-    except RuntimeError as error:
+        return min(execute(arguments.output, arguments.names), 1)
+    except (RuntimeError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
 

@@ -46,6 +46,8 @@ def left_in_shared(pattern, kernel_device=None):
 
     Runs kernels/leave_in_shared.cu on every multiprocessor. A GPU keeps what a block left until another block
     overwrites it; the CPU build does the same within this context (outside, it fills shared memory with 0xCB).
+    On a GPU nothing else may run between the two kernels: not the loading of the second one, so launch it once
+    before, and no other process, since a switch of contexts clears shared memory.
     """
     if pattern.dtype != torch.int32 or pattern.ndim != 1 or pattern.numel() == 0:
         raise ValueError(f"pattern is {pattern.dtype} {list(pattern.shape)}; it should be int32 [n] with n at least 1")

@@ -357,20 +357,19 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
   // 3. Narrow.
   const auto settled = [&] { return range.members == range.wanted || range.low == range.high; };
   while (!settled() && (range.members < 0 || range.members > kFew)) {
-    unsigned int smallest = kHighest, largest = kAbsent;
-    visit([&](const unsigned int (&keys)[4], const int (&)[4]) {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        if (keys[c] < range.low || keys[c] > range.high) continue;
-        smallest = min(smallest, keys[c]);
-        largest = max(largest, keys[c]);
-        count_key(keys[c]);
-      }
-    });
     // Many members of one bin: as a rule they are equal. The whole cluster's, told by its first block.
     unsigned int* first_smallest = kAlone ? &smallest_member : in_block(&smallest_member, 0);
     unsigned int* first_largest = kAlone ? &largest_member : in_block(&largest_member, 0);
     if (range.members > 0) {
+      unsigned int smallest = kHighest, largest = kAbsent;
+      visit([&](const unsigned int (&keys)[4], const int (&)[4]) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          if (keys[c] < range.low || keys[c] > range.high) continue;
+          smallest = min(smallest, keys[c]);
+          largest = max(largest, keys[c]);
+        }
+      });
       smallest = __reduce_min_sync(kFullWarp, smallest);
       largest = __reduce_max_sync(kFullWarp, largest);
       if (lane == 0) {
@@ -378,6 +377,10 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
         atomicMax(first_largest, largest);
       }
     }
+    visit([&](const unsigned int (&keys)[4], const int (&)[4]) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) count_key(keys[c]);
+    });
     cluster_sync<kCluster>();
     if (range.members > 0 && *first_smallest == *first_largest) {
       range.low = range.high = *first_smallest;

@@ -18,5 +18,10 @@ def device(request):
     return request.param
 
 
+def pytest_xdist_auto_num_workers():
+    """One worker on a GPU: shared memory keeps what a kernel left only while no other process comes between."""
+    return 1 if "cuda" in DEVICES else min(os.cpu_count() or 1, 4)
+
+
 def pytest_report_header():
     return f"kernel devices: {', '.join(DEVICES)}"

@@ -145,11 +145,15 @@ def test_the_bug_unwritten_slots_hold_what_was_left_in_shared_memory(device, cas
     never = row.shape[1] - 1  # made the smallest score, so that a right selection can't hold its position
     row = row.clone()
     row[0, never] = -1e30
-    # Between the two kernels nothing else may run: no loading of a kernel, no look at what the arguments hold.
+    # Between the two kernels nothing else may run: no loading of a kernel, no look at what the arguments hold. Another
+    # process on the same GPU can still come between, and clears shared memory: then once more.
     select(row, device, topk, seq_len=1, overflow="unwritten", max_ties=cap)
     monkeypatch.setenv("KERNEL_CHECK", "0")
-    with left_in_shared(torch.tensor([never], dtype=torch.int32), device.type):
-        positions = select(row, device, topk, overflow="unwritten", max_ties=cap)
+    for _ in range(20):
+        with left_in_shared(torch.tensor([never], dtype=torch.int32), device.type):
+            positions = select(row, device, topk, overflow="unwritten", max_ties=cap)
+        if int((positions == never).sum()) == missing:
+            break
     assert int((positions == never).sum()) == missing
     assert_selection(row[0], positions[positions != never], topk, cap)
 
