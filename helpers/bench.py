@@ -64,7 +64,7 @@ extern "C" __global__ void empty() { PDL(); }
 
 
 def scores_of(family: str, batch: int, length: int, where: str) -> torch.Tensor:
-    """fp32 [batch, length] of an input family, or as an indexer with ReLU makes them: 90 % exact zeros, the rest above."""
+    """fp32 [batch, length] of an input family, or as an indexer with ReLU makes them: 90 % zeros, the rest above."""
     if family == "90 % zeros":
         values = torch.randn(batch, length, generator=generator(0)).abs()
         values[torch.rand(batch, length, generator=generator(1)) < 0.9] = 0.0
