@@ -46,7 +46,8 @@ class Capacity:
 
 @dataclass
 class Request:
-    """One request. tokens: what it has been answered so far. had_nan: whether any of its logits was NaN."""
+    """One request. tokens: what it has been answered so far. had_nan: whether NaN came out of the model for it, or
+    out of the drafting head."""
 
     number: int
     prompt: list[int]
@@ -123,7 +124,7 @@ class Engine:
         most = min(bucket for bucket in BUCKETS if bucket >= capacity.running)
         self._buckets = [bucket for bucket in BUCKETS if bucket <= most]
         self._inputs = torch.zeros(most, sum(self._columns), dtype=torch.int32, device=self.device)
-        # tokens of the verified rows, accepted drafts, new drafts, NaN in the logits, NaN in slot 0
+        # tokens of the verified rows, accepted drafts, new drafts, NaN in what came out, NaN in slot 0
         self._outputs = torch.zeros(most, self.verified + 1 + capacity.drafts + 2, dtype=torch.int32,
                                     device=self.device)  # fmt: skip
         self._replay = {bucket: self._record(bucket, recorded) for bucket in self._buckets}
@@ -219,7 +220,7 @@ class Engine:
         paged = self._attention(lengths, slots[:, :n], table)
         for number, (k, v) in attention.kept.items():
             paged._store(k, v, *self.pool.layers[number])
-        drafts = self._draft_on(drafted[:, -1:], lengths, slots[:, n - 1 :], table)
+        drafts, _ = self._draft_on(drafted[:, -1:], lengths, slots[:, n - 1 :], table)
 
         request.cached = n
         request.tokens.append(int(first))
@@ -284,13 +285,13 @@ class Engine:
         drafted = self.model.draft(hidden, said, positions, attention)
         last = drafted.gather(1, accepted.unsqueeze(2).expand(-1, -1, self.sizes.width))
         ahead = accepted + torch.arange(self.capacity.drafts, device=self.device)
-        drafts = self._draft_on(last, lengths.gather(1, accepted), slots.gather(1, ahead), table)
-        nan = (logits.isnan().any(dim=2) | drafted.isnan().any(dim=2)).any(dim=1, keepdim=True)
+        drafts, last = self._draft_on(last, lengths.gather(1, accepted), slots.gather(1, ahead), table)
+        nan = torch.cat([hidden, drafted, last], dim=1).isnan().any(dim=2).any(dim=1, keepdim=True)
         slot_0 = self.pool.slot_0_is_nan().expand(bucket, 1)
         self._outputs[:bucket] = torch.cat([said, accepted, drafts, nan, slot_0], dim=1).int()
 
-    def _draft_on(self, hidden: Tensor, lengths: Tensor, slots: Tensor, table: Tensor) -> Tensor:
-        """Drafts [B, D] from the drafting head's newest hidden states [B, 1, width].
+    def _draft_on(self, hidden: Tensor, lengths: Tensor, slots: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+        """Drafts [B, D] from the drafting head's newest hidden states [B, 1, width], and the last of these states.
 
         lengths [B, 1]: tokens up to that state; slots [B, D]: the state's, and of the tokens after it.
         """
@@ -299,7 +300,7 @@ class Engine:
             attention = self._attention(lengths + step, slots[:, step : step + 1], table)
             hidden = self.model.draft(hidden, drafts[-1], (lengths + step - 1).clamp(min=0), attention)
             drafts.append(self.model.logits(hidden).argmax(dim=-1))
-        return torch.cat(drafts, dim=1)
+        return torch.cat(drafts, dim=1), hidden
 
     def _attention(self, lengths: Tensor, slots: Tensor, table: Tensor) -> PagedAttention:
         return PagedAttention(self.pool, self.sizes, self.variant, lengths, slots, table)

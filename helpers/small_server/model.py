@@ -45,7 +45,7 @@ class Sizes:
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
     """Rotary position embedding: x [..., heads, dim] at positions [...]."""
     half = x.shape[-1] // 2
-    frequency = 1000.0 ** (-torch.arange(half, device=x.device) / half)
+    frequency = torch.exp(torch.arange(half, device=x.device) * (-math.log(1000.0) / half))
     angle = (positions.unsqueeze(-1) * frequency).unsqueeze(-2)
     a, b = x.split(half, dim=-1)
     return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], dim=-1)

@@ -1,7 +1,7 @@
 """Train the small model: python -m helpers.small_server.train (make train).
 
-Writes weights.safetensors and training_log.json next to this file. The seed decides everything that is drawn; on
-one machine with one number of threads, two runs give the same weights.
+Writes weights.safetensors and training_log.json next to this file. The seed decides everything that is drawn. On a
+CPU two runs with the same number of threads give the same weights; a GPU may add up in another order.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def trace(count: int, seed: int = 0, *, lengths: tuple[int, int] = (90, 380), wa
 
 @dataclass(frozen=True)
 class Result:
-    """A run that came to its end. tokens: the answer of each request. had_nan: which had NaN in their logits."""
+    """A run that came to its end. tokens: the answer of each request. had_nan: which had NaN, as in Request."""
 
     tokens: list[list[int]]
     had_nan: list[bool]
