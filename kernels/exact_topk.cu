@@ -47,7 +47,8 @@ constexpr int kFew = 32;                // keys that the lanes of a warp can hol
 
 // Larger score, larger key. -inf has key 0x007FFFFF, so smaller ones are free for NaN and for "no score".
 __device__ __forceinline__ unsigned int key_of(float score) {
-  const int bits = __float_as_int(score + 0.0f);  // + 0.0 makes -0.0 a 0.0
+  int bits = __float_as_int(score);
+  if (bits == static_cast<int>(0x80000000)) bits = 0;  // -0.0 equals 0.0; adding 0.0 would flush tiny scores to 0 too
   const unsigned int key = bits ^ (bits >> 31 | 0x80000000);
   return score == score ? key : kLowest;
 }
@@ -432,42 +433,29 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     before += __reduce_add_sync(kFullWarp, lane < rank ? *in_block(&block_counts, lane) : 0u);
   }
 
-  // 5. Place. Keys above the range are taken, and the first `wanted` in it: all of this warp's, or none, or, in the
-  // one warp where they run out, `room` of them. Within a step, positions ascend by lane and then by c.
-  const int room = range.wanted - static_cast<int>(before & kInRangeMask);
-  const bool takes_all = room >= static_cast<int>(warp_counts & kInRangeMask);
-  const bool runs_out = !takes_all && room > 0;
-  const unsigned int take_from = takes_all ? range.low : range.high + 1;
-  int slot_here = selected(before, range), seen_in_range = 0;
-  if (selected(before + warp_counts, range) > slot_here) {
+  // 5. Place. Within a step, positions ascend by lane and then by c.
+  if (selected(before + warp_counts, range) > selected(before, range)) {
     visit([&](const unsigned int (&keys)[4], const int (&positions)[4]) {
+      unsigned int counts[4], lane_counts = 0;
+#pragma unroll
+      for (int c = 0; c < 4; ++c) lane_counts += counts[c] = counts_of(keys[c], range);
+      if (!__any_sync(kFullWarp, lane_counts != 0)) return;
+      const unsigned int up_to_here = up_to_lane(lane_counts);
+      const unsigned int here = before + up_to_here - lane_counts;
+      int slot = selected(here, range), seen_in_range = here & kInRangeMask, slots[4], pages[4];
       bool takes[4];
-      int taken = 0, pages[4];
-#pragma unroll
-      for (int c = 0; c < 4; ++c) takes[c] = keys[c] >= take_from;
-      if (runs_out) {
-        int in_range = 0;
-#pragma unroll
-        for (int c = 0; c < 4; ++c) in_range += keys[c] >= range.low && !takes[c];
-        const int up_to_here = up_to_lane(in_range);
-        int seen = seen_in_range + up_to_here - in_range;
-#pragma unroll
-        for (int c = 0; c < 4; ++c)
-          if (keys[c] >= range.low && !takes[c]) takes[c] = seen++ < room;
-        seen_in_range += __shfl_sync(kFullWarp, up_to_here, 31);
-      }
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        taken += takes[c];
+        takes[c] = counts[c] > 1 || (counts[c] == 1 && seen_in_range < range.wanted);
+        slots[c] = slot;
+        slot += takes[c];
+        seen_in_range += counts[c] == 1;
         pages[c] = takes[c] ? row_pages[positions[c] >> page_bits] : 0;  // four look-ups are on their way at once
       }
-      if (!__any_sync(kFullWarp, taken > 0)) return;
-      const int up_to_here = up_to_lane(taken);
-      int slot = slot_here + up_to_here - taken;
 #pragma unroll
       for (int c = 0; c < 4; ++c)
-        if (takes[c]) emit(slot++, positions[c], pages[c]);
-      slot_here += __shfl_sync(kFullWarp, up_to_here, 31);
+        if (takes[c]) emit(slots[c], positions[c], pages[c]);
+      before += __shfl_sync(kFullWarp, up_to_here, 31);
     });
   }
   if (kPdl) PDL_TRIGGER();

@@ -69,6 +69,15 @@ def test_rows_on_which_the_guess_of_the_bar_goes_wrong(device, row):
             assert_exact(tried, [width], 2048, device, shape=shape)
 
 
+def test_special_values(device):
+    """Signed zeros, numbers too small for full precision, infinities, NaN: none is taken for another."""
+    g = torch.Generator().manual_seed(5)
+    scores = torch.tensor(SPECIALS)[torch.randint(0, len(SPECIALS), (3, 9000), generator=g)]
+    for topk in (1, 700, 1400, 2048):
+        for shape in launches(device, 8000):
+            assert_exact(scores[:, :8000].contiguous(), [8000, 7000, 3000], topk, device, shape=shape)
+
+
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_any_scores_at_all(data):
