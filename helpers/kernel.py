@@ -4,6 +4,7 @@ import ctypes
 import functools
 import importlib.util
 import os
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,7 +172,15 @@ def launch(function, grid, block, args, shared_mem=0, pdl=False):
         if not waits:
             raise
         first_line = str(error).strip().splitlines()[0]
-        raise cpu.KernelFault("CUDA error", first_line, kernel=function.name, report=str(error)) from None
+        raise cpu.KernelFault("CUDA error", first_line, kernel=_plain_name(function), report=str(error)) from None
+
+
+def _plain_name(function):
+    """A kernel's name as in its source. CuPy knows a template by its mangled name: _Z, a length, the name, the rest."""
+    mangled = re.match(r"_Z(\d+)", function.name)
+    if not mangled:
+        return function.name
+    return function.name[mangled.end() :][: int(mangled[1])]
 
 
 @functools.lru_cache(maxsize=256)
