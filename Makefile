@@ -32,7 +32,7 @@ lint: install
 	$(BIN)/ruff check . && $(BIN)/nbstripout --verify --keep-id --extra-keys metadata.language_info notebooks/*.ipynb
 
 compiler:
-	@command -v g++ >/dev/null || command -v clang++ >/dev/null || { echo "No C++ compiler found. Install one: sudo apt-get install g++ (macOS: xcode-select --install)"; exit 1; }
+	@command -v g++ >/dev/null || command -v clang++ >/dev/null || $(BIN)/python -c 'import ziglang' 2>/dev/null || { echo "No C++ compiler found. Install one: sudo apt-get install g++ (macOS: xcode-select --install), or without root: make install && $(BIN)/python -m pip install '.[zig]'"; exit 1; }
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Python 3.11 to 3.13 is needed: make PYTHON=python3.12 ..."; exit 1; }

@@ -95,13 +95,13 @@ def test_a_trap_in_a_kernel_is_reported_and_the_parent_goes_on(device):
 def start_a_child_and_hang(path):
     import subprocess
 
-    subprocess.Popen(["sh", "-c", f"sleep 6; echo alive > {path}"])
+    subprocess.Popen(["sh", "-c", f"sleep 5; echo alive > {path}"])
     time.sleep(600)
 
 
 def test_what_a_killed_child_started_is_killed_with_it(tmp_path):
     run_in_child(start_a_child_and_hang, str(tmp_path / "mark"), timeout=4)
-    time.sleep(4)
+    time.sleep(6)
     assert not (tmp_path / "mark").exists()
 
 

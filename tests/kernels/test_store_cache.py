@@ -235,7 +235,7 @@ def test_tensors_that_are_not_what_their_memory_says_are_refused(device):
         (torch._neg_view(rows), "lazy negation"),
         (rows.clone().requires_grad_(), "requires grad"),
         (torch.ones(3, 0, device=device), "[3, 0]"),
-        (rows.to_sparse_csr(), "layout"),
+        (rows.to_sparse(), "layout"),
     ]
     for k, words in cases:
         wide = [torch.zeros(10, k.shape[1], device=device), caches[1]]
