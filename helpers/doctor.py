@@ -17,6 +17,7 @@ import torch
 from . import cpu
 from .kernel import _why_no_cuda, cuda_include_dirs
 
+PIP = ".venv/bin/python -m pip install"
 COMPILER = "xcode-select --install" if sys.platform == "darwin" else "sudo apt-get install g++"
 TOOLKIT = "sudo apt-get install cuda-toolkit-13-0   (from NVIDIA's package repository)"
 INSTALL = "make install"
@@ -95,7 +96,7 @@ def _versions_agree():
     said = f"torch {ours or 'none'}, CuPy {cupys or 'none'}"
     if cupys is None or (ours and ours != cupys):
         return Finding(
-            "CUDA majors", "", f"{said}: the first kernel on a GPU fails", f"pip install cupy-cuda{ours or 13}x"
+            "CUDA majors", "", f"{said}: the first kernel on a GPU fails", f"{PIP} cupy-cuda{ours or 13}x"
         )
     return Finding("CUDA majors", said)
 
@@ -119,7 +120,7 @@ def _gpu():
         return Finding("GPU", f"{', '.join(names)}, driver {driver_version() or 'unknown'}")
     costs = f"{reason}. Every cell still runs, on the CPU; times say nothing about a GPU"
     torch_is_cpu_only = torch.version.cuda is None and driver_version()
-    return Finding("GPU", "", costs, "pip install --force-reinstall torch" if torch_is_cpu_only else "")
+    return Finding("GPU", "", costs, f"{PIP} --force-reinstall torch" if torch_is_cpu_only else "")
 
 
 def _tool(name, costs, fix):

@@ -253,6 +253,7 @@ def execute(output: Path, names: list[str]) -> int:
         start = time.perf_counter()
         notebook = run(read(path), allow_errors=True)
         notebook.metadata["provenance"] = origin
+        relink(notebook)
         nbformat.write(notebook, output / path.name)
         for _, cell_id, name in (picture for picture in PICTURES if picture[0] == path.stem):
             (output / name).write_bytes(_picture_of(notebook, cell_id))
@@ -260,6 +261,13 @@ def execute(output: Path, names: list[str]) -> int:
         note = "  holds an error" if has_error(notebook) else ""
         print(f"{time.perf_counter() - start:.1f} s{note}", flush=True)
     return failed
+
+
+def relink(notebook) -> None:
+    """Point the relative links of a copy, which lies one folder deeper than its lesson, to where the lesson's point."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = re.sub(r"\]\((?=\.\./|\d\d_\w+\.ipynb)", "](../", cell.source)
 
 
 def _picture_of(notebook, cell_id: str) -> bytes:
