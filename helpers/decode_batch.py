@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from .inputs import generator, page_table
-from .kernel import device
+from .kernel import captured, device
 
 
 class DecodeBatch:
@@ -49,11 +49,4 @@ class DecodeBatch:
 
 def recorded(step: Callable[[], None]) -> Callable[[], None]:
     """The step as a CUDA graph, to be replayed by calling it. Without a GPU: the step itself."""
-    if device() == "cpu":
-        return step
-    step()  # compiles everything before the recording starts
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
+    return step if device() == "cpu" else captured(step)

@@ -175,6 +175,18 @@ def launch(function, grid, block, args, shared_mem=0, pdl=False):
         raise cpu.KernelFault("CUDA error", first_line, kernel=_plain_name(function), report=str(error)) from None
 
 
+def captured(call, count=1):
+    """`count` calls of a function without arguments as one CUDA graph: returns what replays it. Calls it once before,
+    so that everything is compiled, which a capture can't do."""
+    call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(count):
+            call()
+    return graph.replay
+
+
 def _plain_name(function):
     """A kernel's name as in its source. CuPy knows a template by its mangled name: _Z, a length, the name, the rest."""
     mangled = re.match(r"_Z(\d+)", function.name)

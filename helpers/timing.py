@@ -6,6 +6,8 @@ import time
 
 import torch
 
+from .kernel import captured
+
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
@@ -27,7 +29,7 @@ def measure(calls, rounds=30, calls_a_round=20, device="cpu"):
     captured `calls_a_round` times in a CUDA graph, and events time the graph's replay: launch cost from Python stays
     out. On a CPU, perf_counter times one call.
     """
-    runs = {name: _graph_of(call, calls_a_round) if device == "cuda" else call for name, call in calls.items()}
+    runs = {name: captured(call, calls_a_round) if device == "cuda" else call for name, call in calls.items()}
     clock = _gpu_seconds if device == "cuda" else _cpu_seconds
     for run in runs.values():
         clock(run)
@@ -48,16 +50,6 @@ def ratio(timings, name, baseline):
 def _timing(values):
     low, median, high = statistics.quantiles(values, n=4)
     return Timing(median, low, high, tuple(values))
-
-
-def _graph_of(call, count):
-    call()  # compile outside the capture
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(count):
-            call()
-    return graph.replay
 
 
 def _gpu_seconds(run):

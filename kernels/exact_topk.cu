@@ -65,6 +65,12 @@ __device__ __forceinline__ T* in_block(T* mine, int rank) {
 #endif
 }
 
+// The same variable in the cluster's first block.
+template <int kCluster, typename T>
+__device__ __forceinline__ T* in_first_block(T* mine) {
+  return kCluster == 1 ? mine : in_block(mine, 0);
+}
+
 template <int kCluster>
 __device__ __forceinline__ void cluster_sync() {
   if (kCluster > 1) CLUSTER_SYNC();
@@ -359,8 +365,8 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
   const auto settled = [&] { return range.members == range.wanted || range.low == range.high; };
   while (!settled() && (range.members < 0 || range.members > kFew)) {
     // Many members of one bin: as a rule they are equal. The whole cluster's, told by its first block.
-    unsigned int* first_smallest = kAlone ? &smallest_member : in_block(&smallest_member, 0);
-    unsigned int* first_largest = kAlone ? &largest_member : in_block(&largest_member, 0);
+    unsigned int* first_smallest = in_first_block<kCluster>(&smallest_member);
+    unsigned int* first_largest = in_first_block<kCluster>(&largest_member);
     if (range.members > 0) {
       unsigned int smallest = kHighest, largest = kAbsent;
       visit([&](const unsigned int (&keys)[4], const int (&)[4]) {
@@ -394,8 +400,8 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     }
   }
   if (!settled()) {  // few are left: gather them in the cluster's first block, in any order
-    unsigned int* gathered = kAlone ? few : in_block(few, 0);
-    int* count = kAlone ? &num_few : in_block(&num_few, 0);
+    unsigned int* gathered = in_first_block<kCluster>(&few[0]);
+    int* count = in_first_block<kCluster>(&num_few);
     visit([&](const unsigned int (&keys)[4], const int (&)[4]) {
 #pragma unroll
       for (int c = 0; c < 4; ++c)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from helpers import inputs
 from helpers.exact_topk import Launch, choose_launch, launch_exact
+from helpers.kernel import captured
 from helpers.memory import poisoned
 from helpers.reference import slots_of, topk_reference
 from helpers.topk_transform import topk_transform
@@ -172,15 +173,7 @@ def test_in_a_graph_and_with_dependent_launches(device):
     def select():
         topk_transform(scores, lens, table, raw_out=raw, out=out, pdl=True)
 
-    replay = select
-    if device.type == "cuda":
-        select()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            select()
-            select()
-        replay = graph.replay
+    replay = captured(select, 2) if device.type == "cuda" else select
     for seed, lengths in ((1, [12000, 3000, -4]), (2, [0, 2048, 2049])):
         scores.copy_(inputs.scores("8 values", 3, 12000, seed))
         lens.copy_(torch.tensor(lengths).clamp(min=0) if device.type == "cpu" else torch.tensor(lengths))

@@ -5,24 +5,10 @@ from common import refused, same_bits
 from helpers import inputs
 from helpers.memory import is_poison, left_in_shared, poisoned
 from helpers.reference import topk_reference
+from helpers.topk_bins import split
 from helpers.topk_transform import topk_transform
 
 GARBAGE = 11  # a plausible position: what an earlier row leaves behind
-
-
-def coarse_bins(scores):
-    """The 12-bit bin of each score, computed here in torch and not by the kernel."""
-    bits = scores.half().view(torch.int16).int() & 0xFFFF
-    return torch.where(bits >= 0x8000, ~bits & 0xFFFF, bits | 0x8000) >> 4
-
-
-def split_at_threshold(row, topk):
-    """bool masks: above the threshold bin, in it."""
-    bins = coarse_bins(row)
-    counts = torch.bincount(bins, minlength=4096)
-    from_top = counts.flip(0).cumsum(0)
-    threshold = 4095 - int((from_top >= topk).nonzero()[0])
-    return bins > threshold, bins == threshold
 
 
 def select(scores, device, topk, seq_len=None, *, overflow="sentinel", **options):
@@ -42,7 +28,7 @@ def select(scores, device, topk, seq_len=None, *, overflow="sentinel", **options
 
 def assert_selection(row, positions, topk, max_ties):
     """Everything above the bin; of the bin, the largest (or, on overflow, any `max_ties` members); no duplicates."""
-    above, in_bin = split_at_threshold(row, topk)
+    above, in_bin = split(row, topk)
     chosen = positions[positions >= 0]
     assert len(chosen.unique()) == len(chosen)
     marked = torch.zeros(len(row), dtype=torch.bool)
@@ -62,7 +48,7 @@ def assert_selection(row, positions, topk, max_ties):
 def test_selects_the_largest_of_every_family(device, family, topk):
     row = inputs.scores(family, 1, 9000, seed=topk)
     positions = select(row, device, topk, overflow="sentinel")
-    above, in_bin = (int(mask.sum()) for mask in split_at_threshold(row[0], topk))
+    above, in_bin = (int(mask.sum()) for mask in split(row[0], topk))
     missing = max(0, topk - above - 1024) if in_bin > 1024 else 0
     assert int((positions == -1).sum()) == missing
     assert_selection(row[0], positions, topk, 1024)
@@ -171,7 +157,7 @@ def test_the_fix_writes_every_slot(device, case):
 @pytest.mark.parametrize("case", OVERFLOWING)
 def test_the_later_fix_fills_with_the_slots_own_number(device, case):
     row, topk, cap, missing = OVERFLOWING[case]
-    above = int(split_at_threshold(row[0], topk)[0].sum())
+    above = int(split(row[0], topk)[0].sum())
     positions = select(row, device, topk, overflow="position", max_ties=cap)
     if missing:
         assert positions[above + cap :].tolist() == list(range(above + cap, topk))
