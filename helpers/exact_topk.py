@@ -8,7 +8,7 @@ import torch
 
 from .kernel import compile_cuda, launch
 
-LIST_BYTES = 12288 * 6  # kListed keys of four bytes, and their offsets of two
+LIST_BYTES = 12288 * 6  # kListed scores of four bytes, and their offsets of two
 MAX_LENGTH = 2**20
 MAX_CLUSTER = 16
 LARGEST_PORTABLE_CLUSTER = 8  # a larger one has to be asked for, and not every GPU has it
@@ -25,19 +25,21 @@ class Launch(typing.NamedTuple):
 def choose_launch(batch, length, multiprocessors, clusters):
     """The Launch for scores [batch, length].
 
-    A short row fits the registers of one block. A long one is shared by as many blocks as there are multiprocessors
-    to spare (`clusters`: whether the device has clusters), while each still has 8192 scores to read. Smaller blocks
-    where two share a multiprocessor, or where there is little to read.
+    A short row fits the registers of one block; while each row has a multiprocessor to itself, one of twice the length
+    too. A long one is shared by as many blocks as there are multiprocessors to spare (`clusters`: whether the device
+    has clusters), while each still has 8192 scores to read. Larger blocks where one has very much to read.
     """
     if length <= 8192:
         return Launch(1024, 8, 1)
+    if length <= 16384 and batch <= multiprocessors:
+        return Launch(1024, 16, 1)
     cluster = 1
     while clusters and cluster < MAX_CLUSTER and 2 * cluster * batch <= multiprocessors:
         if length < 2 * cluster * 8192:
             break
         cluster *= 2
-    small = length <= 8192 * cluster or batch * cluster > multiprocessors
-    return Launch(512 if small else 1024, 0, cluster)
+    large = length >= 65536 * cluster and batch * cluster <= multiprocessors
+    return Launch(1024 if large else 512, 0, cluster)
 
 
 def launch_exact(scores, seq_lens, page_table, topk, page_size, out, raw_out, pdl, shape=None):

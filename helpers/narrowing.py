@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import torch
 
-LOWEST, HIGHEST = 1, 2**32 - 1  # the key of NaN; the largest key there could be
+LOWEST, HIGHEST = 0x00FFFFFE, 2**32 - 1  # the keys of NaN and of +inf
 BINS = 2048
-FEW = 32  # as many as a warp has lanes
+FEW = 128  # keys that are ranked, not counted
 
 
 class Range(NamedTuple):
@@ -20,9 +20,10 @@ class Range(NamedTuple):
 
 def key_of(scores):
     """int64 like scores (fp32): a larger score has a larger key; -0.0 has that of 0.0, NaN the lowest."""
-    bits = (scores + 0.0).view(torch.int32).long()
-    key = torch.where(bits < 0, bits ^ -1, bits ^ -(2**31)) & HIGHEST
-    return torch.where(scores.isnan(), LOWEST, key)
+    bits = scores.view(torch.int32).long()
+    key = torch.where(bits < 0, bits ^ -1, bits ^ -(2**31)) & HIGHEST  # sorts like scores, with NaN at both ends
+    key = (key + 0x007FFFFF + (bits < 0)) & HIGHEST  # -0.0 moves up to 0.0, and NaN above +inf wrap round
+    return key.clamp(min=LOWEST)
 
 
 def narrow(keys, k):

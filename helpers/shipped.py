@@ -63,7 +63,7 @@ def run_topk_transform(where):
 
 def run_exact_topk(where):
     """A row in registers, rows in lists; ties; and on a GPU every cluster, so that blocks read each other's memory."""
-    shapes = [Launch(1024, 8, 1), Launch(1024, 0, 1), Launch(512, 0, 1)]
+    shapes = [Launch(1024, 8, 1), Launch(1024, 16, 1), Launch(1024, 0, 1), Launch(512, 0, 1)]
     if where == "cuda":
         shapes += [Launch(threads, 0, cluster) for threads in (512, 1024) for cluster in (2, 4, 8, 16)]
     scores = torch.cat([inputs.field_row(), inputs.scores("8 values", 2, 7613)]).to(where)

@@ -11,7 +11,7 @@
 //               what reaches the bar, in a list a warp
 //   3. narrow   histogram the kept keys over [low, high], find the bin where the count from the top reaches what is
 //               wanted, make it the new [low, high]; until all its members are wanted, or all are equal, or they are
-//               few: then one warp's lanes hold them, and rank them
+//               few: then gather and rank them
 //   4. count    each warp: how many keys lie above the range, how many in it; a prefix sum over the warps follows
 //   5. place    a key above, or one of the first `wanted` in the range, knows its slot: how many come before it
 //
@@ -26,31 +26,43 @@
 #define PDL_WAIT() asm volatile("griddepcontrol.wait;" ::: "memory")
 #define PDL_TRIGGER() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
 #define CLUSTER_OF(blocks) __cluster_dims__(blocks, 1, 1)
-#define CLUSTER_SYNC() asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory")
+#define CLUSTER_ARRIVE() asm volatile("barrier.cluster.arrive.aligned;" ::: "memory")
+#define CLUSTER_WAIT() asm volatile("barrier.cluster.wait.aligned;" ::: "memory")
 #define PREFETCH(address) asm volatile("prefetch.global.L2 [%0];" ::"l"(address))
 #else
 #define PDL_WAIT()
 #define PDL_TRIGGER()
 #define CLUSTER_OF(blocks)
-#define CLUSTER_SYNC() __syncthreads()
+#define CLUSTER_ARRIVE()
+#define CLUSTER_WAIT()
 #define PREFETCH(address)
 #endif
 
 constexpr int kNoToken = -1;
-constexpr int kListed = 12288;          // keys that a block's lists hold, 6 bytes each
-constexpr int kStep = 128;              // positions that a warp handles at a time: 4 a lane
-constexpr unsigned int kAbsent = 0;     // the key of no score
-constexpr unsigned int kLowest = 1;     // the key of NaN
-constexpr unsigned int kHighest = 0xFFFFFFFFu;
-constexpr unsigned int kFullWarp = 0xFFFFFFFFu;
-constexpr int kFew = 32;                // keys that the lanes of a warp can hold
+constexpr int kMaxTopk = 2048;
+constexpr int kListed = 12288;  // scores that a block's lists hold, 6 bytes each
+constexpr int kStep = 128;      // scores of a long row that a warp reads at a time: 4 a lane
+constexpr int kPlaces = 256;    // where the sample looks at a long row: at four neighbours each
+constexpr int kFew = 128;       // keys that are ranked, not counted
+constexpr unsigned int kFullWarp = 0xFFFFFFFF;
 
-// Larger score, larger key. -inf has key 0x007FFFFF, so smaller ones are free for NaN and for "no score".
+constexpr unsigned int kAbsent = 0;               // the key of no score
+constexpr unsigned int kLowest = 0x00FFFFFE;      // the key of NaN; -inf has the next
+constexpr unsigned int kZero = 0x807FFFFF;        // the key of 0.0
+constexpr unsigned int kHighest = 0xFFFFFFFF;     // the key of +inf
+constexpr unsigned int kEightOctaves = 8u << 23;  // from the key of a positive score to that of 256 times as much
+
+// Larger score, larger key. Bits only: arithmetic on the score could flush a tiny one to 0.
 __device__ __forceinline__ unsigned int key_of(float score) {
-  int bits = __float_as_int(score);
-  if (bits == static_cast<int>(0x80000000)) bits = 0;  // -0.0 equals 0.0; adding 0.0 would flush tiny scores to 0 too
-  const unsigned int key = bits ^ (bits >> 31 | 0x80000000);
-  return score == score ? key : kLowest;
+  const int bits = __float_as_int(score), negative = bits >> 31;  // negative: 0 or -1
+  unsigned int key = bits ^ (negative | 0x80000000);  // sorts like scores, but -0.0 is one below 0.0, NaN at both ends
+  key += 0x007FFFFF - negative;                       // now -0.0 is with 0.0, and NaN above +inf have wrapped round
+  return max(key, kLowest);                           // so that all NaN are at the lower end: make them equal
+}
+
+// The score with this key, which is not NaN's.
+__device__ __forceinline__ float score_of(unsigned int key) {
+  return __int_as_float(key >= kZero ? key - kZero : ~(key - 0x00800000));
 }
 
 // The same variable in the shared memory of another block of the cluster.
@@ -73,8 +85,12 @@ __device__ __forceinline__ T* in_first_block(T* mine) {
 
 template <int kCluster>
 __device__ __forceinline__ void cluster_sync() {
-  if (kCluster > 1) CLUSTER_SYNC();
-  else __syncthreads();
+  if (kCluster == 1) {
+    __syncthreads();
+  } else {
+    CLUSTER_ARRIVE();
+    CLUSTER_WAIT();
+  }
 }
 
 __device__ __forceinline__ int lanes_before(unsigned int ballot) {
@@ -98,12 +114,21 @@ struct Range {
   int wanted, members;
 };
 
+// Which of a lane's keys lie above the range (bits 0 to 15), and which in it (bits 16 to 31).
+template <int kCount>
+__device__ __forceinline__ unsigned int marks_of(const unsigned int (&keys)[kCount], const Range& range) {
+  unsigned int marks = 0;
+#pragma unroll
+  for (int c = 0; c < kCount; ++c) marks |= keys[c] > range.high ? 1u << c : keys[c] >= range.low ? 65536u << c : 0u;
+  return marks;
+}
+
 // Two counts in one word, so that one sum or scan does both: keys above the range (at most 2047, since they are all
 // selected and do not suffice), and keys in the range (less than 2^21).
 constexpr unsigned int kOneAbove = 1u << 21, kInRangeMask = kOneAbove - 1;
 
-__device__ __forceinline__ unsigned int counts_of(unsigned int key, const Range& range) {
-  return key > range.high ? kOneAbove : key >= range.low ? 1u : 0u;
+__device__ __forceinline__ unsigned int counts_of(unsigned int marks) {
+  return __popc(marks & 65535) * kOneAbove + __popc(marks >> 16);
 }
 
 // How many of the counted keys are selected: all above, and the first `wanted` in the range.
@@ -111,18 +136,22 @@ __device__ __forceinline__ int selected(unsigned int counts, const Range& range)
   return static_cast<int>(counts / kOneAbove) + min(static_cast<int>(counts & kInRangeMask), range.wanted);
 }
 
-// The keys of four positions in a row, kAbsent from `end` on.
-__device__ __forceinline__ void load_keys(const float* row, int position, int end, bool aligned,
-                                          unsigned int (&keys)[4]) {
-  if (aligned && position + 4 <= end) {
-    const float4 scores = *reinterpret_cast<const float4*>(row + position);
-    keys[0] = key_of(scores.x);
-    keys[1] = key_of(scores.y);
-    keys[2] = key_of(scores.z);
-    keys[3] = key_of(scores.w);
+// The scores of kCount positions in a row, NaN from `end` on.
+template <int kCount>
+__device__ __forceinline__ void load_scores(const float* row, int position, int end, bool aligned,
+                                            float (&scores)[kCount]) {
+  if (aligned && position + kCount <= end) {
+#pragma unroll
+    for (int c = 0; c < kCount; c += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(row + position + c);
+      scores[c] = four.x;
+      scores[c + 1] = four.y;
+      scores[c + 2] = four.z;
+      scores[c + 3] = four.w;
+    }
   } else {
 #pragma unroll
-    for (int c = 0; c < 4; ++c) keys[c] = position + c < end ? key_of(row[position + c]) : kAbsent;
+    for (int c = 0; c < kCount; ++c) scores[c] = position + c < end ? row[position + c] : __int_as_float(0x7FFFFFFF);
   }
 }
 
@@ -134,78 +163,87 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     int* __restrict__ out,               // [batch, topk] slots
     int* __restrict__ raw_out,           // [batch, topk] positions, or null
     int length, long long score_stride, int num_pages, int topk, int page_bits) {  // page_size = 1 << page_bits
-  constexpr int kWarps = kThreads / 32;
+  constexpr int kWarps = kThreads / 32, kAllWarps = kCluster * kWarps;
   constexpr int kListLength = kListed / kWarps;
+  constexpr int kGroup = kItems > 0 ? kItems : 4;  // neighbours that a lane handles at a time
   constexpr int kBins = kCluster == 1 ? 2048 : 4096 / kCluster;
   constexpr int kRun = kBins > kThreads ? kBins / kThreads : 1;  // bins a thread
   constexpr bool kAlone = kCluster == 1;
   static_assert(kItems == 0 || kAlone, "only a row that one block holds is kept in registers");
+  static_assert(kGroup <= 16, "marks_of has 16 bits for them");
   __shared__ int histogram[2][kBins];
   __shared__ unsigned int warp_total[kWarps], warp_low[kWarps], warp_high[kWarps];
   __shared__ unsigned int block_counts;
   __shared__ Range found;
   __shared__ unsigned int few[kFew], smallest_member, largest_member;
   __shared__ int num_few;
-  extern __shared__ unsigned int lists[];  // kItems == 0: kListLength keys a warp, then as many 16-bit offsets
+  __shared__ int placed[kMaxTopk];  // positions that this block has selected, ascending
+  extern __shared__ float lists[];  // kItems == 0: kListLength scores a warp, then as many 16-bit offsets in its chunk
 
   const int request = blockIdx.x / kCluster, rank = blockIdx.x % kCluster;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, whole_warp = rank * kWarps + warp;
   if (kPdl) PDL_WAIT();
 
-  // Each warp has positions first .. end-1, a chunk of whole steps. Registers: chunks of one size for every row, so
-  // that the loads need not wait for seq_len. Lists: seq_len split evenly among all warps of the cluster.
-  constexpr int kAllWarps = kCluster * kWarps;
+  // Each warp has positions first .. end-1. Registers: chunks of one size for every row, so that the loads need not
+  // wait for seq_len. Lists: seq_len split evenly among all warps of the cluster.
   const float* row = scores + request * score_stride;
   const bool aligned = reinterpret_cast<unsigned long long>(row) % 16 == 0;
-  const int whole_warp = rank * kWarps + warp;
-  unsigned int held[kItems > 0 ? kItems : 4];
-  if (kItems > 0) {
-#pragma unroll
-    for (int i = 0; i < kItems; i += 4)
-      load_keys(row, whole_warp * kItems * 32 + i * 32 + lane * 4, length, aligned,
-                reinterpret_cast<unsigned int(&)[4]>(held[i]));
-  }
+  float loaded[kGroup];
+  if (kItems > 0) load_scores(row, (whole_warp * 32 + lane) * kGroup, length, aligned, loaded);
   const int seq_len = min(seq_lens[request], length);
-  const int* row_pages = page_table + static_cast<long long>(request) * num_pages;
-  const auto emit = [&](int i, int position, int page) {
-    const long long at = static_cast<long long>(request) * topk + i;
-    out[at] = position == kNoToken ? kNoToken : page << page_bits | (position & ((1 << page_bits) - 1));
-    if (raw_out != nullptr) raw_out[at] = position;
-  };
-
-  if (seq_len <= topk) {  // nothing to choose
-    if (rank == 0)
-      for (int i = threadIdx.x; i < topk; i += kThreads)
-        i < seq_len ? emit(i, i, row_pages[i >> page_bits]) : emit(i, kNoToken, 0);
-    if (kPdl) PDL_TRIGGER();
-    return;
-  }
-  for (int i = 32 * threadIdx.x; i <= (seq_len - 1) >> page_bits; i += 32 * kThreads) PREFETCH(row_pages + i);
-
-  const int chunk = kItems > 0 ? kItems * 32 : (seq_len + kAllWarps * kStep - 1) / (kAllWarps * kStep) * kStep;
-  const int first = whole_warp * chunk;
-  const int end = min(first + chunk, seq_len);
 #pragma unroll
-  for (int i = 0; i < kItems; i += 4)
-#pragma unroll
-    for (int c = 0; c < 4; ++c)
-      if (first + i * 32 + lane * 4 + c >= seq_len) held[i + c] = kAbsent;
-
-  // Where the last wanted key can lie. Each round counts keys in bins of 1 << shift, from range.low up.
-  Range range = {kLowest, kHighest, topk, -1};
-  unsigned int span;  // the bins' reach; keys beyond it count in the last bin
-  int round = 0;
   for (int i = threadIdx.x; i < kBins; i += kThreads) histogram[0][i] = histogram[1][i] = 0;
   if (threadIdx.x == 0) {
     num_few = 0;
     smallest_member = kHighest;
     largest_member = kAbsent;
   }
+  const int* row_pages = page_table + static_cast<long long>(request) * num_pages;
+  const long long row_out = static_cast<long long>(request) * topk;
+  const auto emit = [&](int i, int position, int page) {
+    out[row_out + i] = position == kNoToken ? kNoToken : page << page_bits | (position & ((1 << page_bits) - 1));
+    if (raw_out != nullptr) raw_out[row_out + i] = position;
+  };
 
+  if (seq_len <= topk) {  // nothing to choose
+    if (rank == 0) {
+#pragma unroll 1
+      for (int i = threadIdx.x; i < topk; i += kThreads)
+        i < seq_len ? emit(i, i, row_pages[i >> page_bits]) : emit(i, kNoToken, 0);
+    }
+    if (kPdl) PDL_TRIGGER();
+    return;
+  }
+#pragma unroll 1
+  for (int i = 32 * threadIdx.x; i <= (seq_len - 1) >> page_bits; i += 32 * kThreads) PREFETCH(row_pages + i);
+
+  const int chunk = kItems > 0 ? kItems * 32 : (seq_len + kAllWarps * kStep - 1) / (kAllWarps * kStep) * kStep;
+  const int first = whole_warp * chunk;
+  const int end = min(first + chunk, seq_len);
+  unsigned int held[kGroup];  // kItems > 0: the keys of this lane's scores
+  if (kItems > 0) {
+#pragma unroll
+    for (int c = 0; c < kGroup; ++c) held[c] = key_of(loaded[c]);
+    if (first + chunk > seq_len) {
+#pragma unroll
+      for (int c = 0; c < kGroup; ++c)
+        if (first + lane * kGroup + c >= seq_len) held[c] = kAbsent;
+    }
+  }
+
+  // Where the last wanted key can lie. A round counts the range's keys in bins. Bin 0 is for range.low alone: if that
+  // is a plateau of equal scores, it is settled at once. The others have 1 << shift keys each, from `base` on; the
+  // first of them also what lies below the base, the last one what lies beyond the span.
+  Range range;
+  unsigned int base, span;
+  int round = 0;
   const auto shift_of = [&] { return 32 - __clz(span / kBins); };
+  const auto bin_of = [&](unsigned int key) {
+    return min(1 + ((max(key, base) - base) >> shift_of()), kBins - 1u);
+  };
   const auto count_key = [&](unsigned int key) {
     if (key >= range.low && key <= range.high)
-      atomicAdd(&histogram[round % 2][min((key - range.low) >> shift_of(), kBins - 1u)], 1);
+      atomicAdd(&histogram[round % 2][key == range.low ? 0 : bin_of(key)], 1);
   };
   // Sum the histograms of `blocks` blocks and move the range to the bin where the count from the top reaches
   // range.wanted. Returns false, and leaves the range, if there are fewer keys than that.
@@ -243,119 +281,131 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
         members = counts[i];
         bin = top - i;
       }
-      found.low = range.low + (static_cast<unsigned int>(bin) << shift);
-      found.high = bin == kBins - 1 ? range.high : found.low + min((1u << shift) - 1, range.high - found.low);
+      const unsigned int start = base + (static_cast<unsigned int>(bin - 1) << shift);
+      const unsigned int last = start + min((1u << shift) - 1, range.high - start);
+      found.low = bin == 0 ? range.low : bin == 1 ? range.low + 1 : start;
+      found.high = bin == 0 ? range.low : bin == kBins - 1 ? range.high : last;
       found.wanted = range.wanted - above;
       found.members = members;
     }
     __syncthreads();
     if (enough) range = found;
-    span = range.high - range.low;
+    base = range.low;
+    span = range.high - base;
     return enough;
   };
 
   // 1. The bar. Of a sample of 1024 scores, in groups of 8: the smallest of the groups' largest is a score that about
-  // half of all reach. That will do for a row in registers.
-  constexpr int kSamples = 1024 / kThreads;
-  unsigned int samples[kSamples], low_here = kHighest, high_here = kAbsent;
+  // half of all reach. That will do for a row in registers; if about half are wanted, the smallest of the sample.
+  const bool half = kItems == 0 || topk <= seq_len / 4;
+  unsigned int sample[4] = {}, low_here = kHighest, high_here = kAbsent;
+  if (kItems > 0) {
+    sample[0] = held[0];
+  } else if (threadIdx.x < kPlaces) {
+    const int place = static_cast<int>(static_cast<long long>(threadIdx.x) * seq_len / kPlaces) & ~3;
+    float four[4];
+    load_scores(row, place, seq_len, aligned, four);
 #pragma unroll
-  for (int i = 0; i < kSamples; ++i) {
-    const int sampled = static_cast<int>(static_cast<long long>((i * 32 + lane) * kWarps + warp) * seq_len / 1024);
-    samples[i] = kItems > 0 ? held[i] : key_of(row[sampled]);
+    for (int c = 0; c < 4; ++c) sample[c] = key_of(four[c]);
   }
+  if (kItems > 0 || threadIdx.x < kPlaces) {
+    unsigned int largest = max(max(sample[0], sample[1]), max(sample[2], sample[3]));
 #pragma unroll
-  for (int i = 0; i < kSamples; ++i) {
-    unsigned int largest = samples[i];
-#pragma unroll
-    for (int step = 1; step < 8; step *= 2) largest = max(largest, __shfl_xor_sync(kFullWarp, largest, step));
-    low_here = min(low_here, __reduce_min_sync(kFullWarp, largest));
-    high_here = max(high_here, __reduce_max_sync(kFullWarp, largest));
+    for (int step = 1; step < (kItems > 0 ? 8 : 2); step *= 2)
+      largest = max(largest, __shfl_xor_sync(kFullWarp, largest, step));
+    high_here = __reduce_max_sync(kFullWarp, largest);
+    const unsigned int guess = half ? largest : sample[0];
+    low_here = __reduce_min_sync(kFullWarp, guess == kAbsent ? kHighest : guess);
   }
   if (lane == 0) {
     warp_low[warp] = low_here;
     warp_high[warp] = high_here;
   }
   __syncthreads();
-  unsigned int bar = max(kLowest, __reduce_min_sync(kFullWarp, warp_low[lane % kWarps]));
+  unsigned int bar = max(kLowest + 1, __reduce_min_sync(kFullWarp, warp_low[lane % kWarps]));
   const unsigned int sample_high = max(bar, __reduce_max_sync(kFullWarp, warp_high[lane % kWarps]));
-  if (kItems > 0) {
-    if (topk > seq_len / 4) bar = kLowest;
-  } else {
+  if (kItems == 0) {
     // A list should be short: as large a part of the sample as topk is of the row, and five standard deviations more.
     const float expected = 1024.0f * topk / seq_len;
-    range.low = bar;
-    range.wanted = static_cast<int>(expected + 5.0f * sqrtf(expected)) + 8;
+    range = Range{bar, kHighest, static_cast<int>(expected + 5.0f * sqrtf(expected)) + 8, -1};
+    base = bar;
     span = sample_high - bar;
 #pragma unroll
-    for (int i = 0; i < kSamples; ++i) count_key(samples[i]);
+    for (int c = 0; c < 4; ++c) count_key(sample[c]);
     __syncthreads();
-    bar = narrow(1) ? range.low : kLowest;
+    bar = narrow(1) ? range.low : kLowest + 1;
   }
   range = Range{bar, kHighest, topk, -1};
-  span = sample_high - bar;
+  // Between a bar close to 0 and the largest score lie very many keys, but hardly any scores have the small ones.
+  span = min(sample_high - bar, sample_high > kZero ? kEightOctaves : kHighest);
+  base = sample_high - span;
 
   // 2. Keep what reaches the bar, in order of position.
-  unsigned int* list_keys = lists + warp * kListLength;
-  unsigned short* list_offsets = reinterpret_cast<unsigned short*>(lists + kWarps * kListLength) + warp * kListLength;
+  float* list_scores = lists + warp * kListLength;
+  unsigned short* list_offsets = reinterpret_cast<unsigned short*>(lists + kListed) + warp * kListLength;
   int listed = 0;  // may pass kListLength: then the list is not used
   if (kItems == 0) {
-    for (int start = first; start < end; start += 4 * kStep) {
-      unsigned int keys[4][4];  // four loads are on their way before the first is needed
+    const float bar_score = score_of(bar);  // comparisons may take tiny numbers for 0: that lets more in, none fewer
+    for (int start = first; start < end && listed <= kListLength; start += 4 * kStep) {
+      float step[4][4];  // four loads are on their way before the first is needed
 #pragma unroll
-      for (int s = 0; s < 4; ++s) load_keys(row, start + s * kStep + lane * 4, end, aligned, keys[s]);
+      for (int s = 0; s < 4; ++s) load_scores(row, start + s * kStep + lane * 4, end, aligned, step[s]);
+      unsigned int reaching = 0;  // how many of this lane's scores: a byte a step, so that one prefix sum does for all
 #pragma unroll
-      for (int s = 0; s < 4; ++s) {
-        int at = listed;
+      for (int s = 0; s < 4; ++s)
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const unsigned int reaches = __ballot_sync(kFullWarp, keys[s][c] >= bar);
-          at += lanes_before(reaches);
-          listed += __popc(reaches);
-        }
+        for (int c = 0; c < 4; ++c) reaching += step[s][c] >= bar_score ? 1u << 8 * s : 0u;
+      const unsigned int up_to_here = up_to_lane(reaching), all = __shfl_sync(kFullWarp, up_to_here, 31);
+      const int more = (all & 255) + (all >> 8 & 255) + (all >> 16 & 255) + (all >> 24);
+      if (listed + more <= kListLength) {
+        int step_first = listed;
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          if (keys[s][c] < bar) continue;
-          if (at < kListLength) {
-            list_keys[at] = keys[s][c];
-            list_offsets[at] = static_cast<unsigned short>(start + s * kStep + lane * 4 + c - first);
+        for (int s = 0; s < 4; ++s) {
+          int at = step_first + ((up_to_here - reaching) >> 8 * s & 255);
+          step_first += all >> 8 * s & 255;
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            if (!(step[s][c] >= bar_score)) continue;
+            list_scores[at] = step[s][c];
+            list_offsets[at++] = static_cast<unsigned short>(start + s * kStep + lane * 4 + c - first);
           }
-          ++at;
         }
       }
+      listed += more;
     }
     __syncwarp();
   }
 
-  // Call f(keys, positions) with four kept keys a lane, in order of position, until the warp's part is through.
+  // Call f(keys, positions) with kGroup kept keys a lane, in order of position, until the warp's chunk is through.
   bool below_bar = false;  // whether keys below the bar are wanted too
   const auto visit = [&](const auto& f) {
-    unsigned int keys[4];
-    int positions[4];
+    int positions[kGroup];
     if (kItems > 0) {
 #pragma unroll
-      for (int i = 0; i < kItems; i += 4) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          keys[c] = held[i + c];
-          positions[c] = first + i * 32 + lane * 4 + c;
-        }
-        f(keys, positions);
-      }
-    } else if (!below_bar && listed <= kListLength) {
-      for (int i = 0; i < listed; i += kStep) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const int at = i + lane * 4 + c;
-          keys[c] = at < listed ? list_keys[at] : kAbsent;
-          positions[c] = at < listed ? first + list_offsets[at] : 0;
-        }
-        f(keys, positions);
-      }
+      for (int c = 0; c < kGroup; ++c) positions[c] = first + lane * kGroup + c;
+      f(held, positions);
     } else {
-      for (int start = first; start < end; start += kStep) {
-        load_keys(row, start + lane * 4, end, aligned, keys);
+      const bool from_list = !below_bar && listed <= kListLength;
+      const int count = from_list ? listed : end - first;
+#pragma unroll 1
+      for (int i = lane * 4; i < count + lane * 4; i += kStep) {
+        unsigned int keys[kGroup];
+        float here[kGroup];
+        if (from_list) {
 #pragma unroll
-        for (int c = 0; c < 4; ++c) positions[c] = start + lane * 4 + c;
+          for (int c = 0; c < kGroup; ++c) {
+            here[c] = i + c < count ? list_scores[i + c] : 0.0f;
+            positions[c] = i + c < count ? first + list_offsets[i + c] : 0;
+          }
+        } else {
+#pragma unroll
+          for (int c = 0; c < kGroup; ++c) {
+            positions[c] = first + i + c;
+            here[c] = i + c < count ? row[positions[c]] : 0.0f;
+          }
+        }
+#pragma unroll
+        for (int c = 0; c < kGroup; ++c) keys[c] = i + c < count ? key_of(here[c]) : kAbsent;
         f(keys, positions);
       }
     }
@@ -369,9 +419,9 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     unsigned int* first_largest = in_first_block<kCluster>(&largest_member);
     if (range.members > 0) {
       unsigned int smallest = kHighest, largest = kAbsent;
-      visit([&](const unsigned int (&keys)[4], const int (&)[4]) {
+      visit([&](const unsigned int (&keys)[kGroup], const int (&)[kGroup]) {
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
+        for (int c = 0; c < kGroup; ++c) {
           if (keys[c] < range.low || keys[c] > range.high) continue;
           smallest = min(smallest, keys[c]);
           largest = max(largest, keys[c]);
@@ -384,9 +434,9 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
         atomicMax(first_largest, largest);
       }
     }
-    visit([&](const unsigned int (&keys)[4], const int (&)[4]) {
+    visit([&](const unsigned int (&keys)[kGroup], const int (&)[kGroup]) {
 #pragma unroll
-      for (int c = 0; c < 4; ++c) count_key(keys[c]);
+      for (int c = 0; c < kGroup; ++c) count_key(keys[c]);
     });
     cluster_sync<kCluster>();
     if (range.members > 0 && *first_smallest == *first_largest) {
@@ -394,76 +444,88 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
       break;
     }
     if (!narrow(kCluster)) {  // the bar was too high
-      range.low = kLowest;
+      range.low = base = kLowest;
       span = kHighest - kLowest;
       below_bar = true;
     }
   }
-  if (!settled()) {  // few are left: gather them in the cluster's first block, in any order
+  if (!settled()) {  // few are left: gather them in the cluster's first block, in any order, and rank them, one a warp
     unsigned int* gathered = in_first_block<kCluster>(&few[0]);
     int* count = in_first_block<kCluster>(&num_few);
-    visit([&](const unsigned int (&keys)[4], const int (&)[4]) {
+    visit([&](const unsigned int (&keys)[kGroup], const int (&)[kGroup]) {
+      const unsigned int in_range = marks_of(keys, range) >> 16;
+      if (in_range == 0) return;
+      unsigned int* next = gathered + atomicAdd(count, __popc(in_range));
 #pragma unroll
-      for (int c = 0; c < 4; ++c)
-        if (keys[c] >= range.low && keys[c] <= range.high) gathered[atomicAdd(count, 1)] = keys[c];
+      for (int c = 0; c < kGroup; ++c)
+        if (in_range >> c & 1) *next++ = keys[c];
     });
     cluster_sync<kCluster>();
-    const unsigned int mine = lane < range.members ? gathered[lane] : kAbsent;
-    int larger = 0, not_smaller = 0;
-    for (int i = 0; i < range.members; ++i) {
-      const unsigned int other = __shfl_sync(kFullWarp, mine, i);
-      larger += other > mine;
-      not_smaller += other >= mine;
+    if (!kAlone) {
+      if (rank > 0 && threadIdx.x < range.members) few[threadIdx.x] = gathered[threadIdx.x];
+      __syncthreads();
     }
-    const bool is_last_wanted = lane < range.members && larger < range.wanted && range.wanted <= not_smaller;
-    const int last = __ffs(__ballot_sync(kFullWarp, is_last_wanted)) - 1;  // equal ones all qualify: any of them
-    range.low = range.high = __shfl_sync(kFullWarp, mine, last);
-    range.wanted -= __shfl_sync(kFullWarp, larger, last);
+#pragma unroll 1
+    for (int m = warp; m < range.members; m += kWarps) {
+      int larger = 0, equal_before = 0;
+#pragma unroll 1
+      for (int i = lane; i < range.members + lane; i += 32) {
+        const unsigned int other = i < range.members ? few[i] : kAbsent;
+        larger += __popc(__ballot_sync(kFullWarp, other > few[m]));
+        equal_before += __popc(__ballot_sync(kFullWarp, other == few[m] && i < m));
+      }
+      if (larger + equal_before == range.wanted - 1 && lane == 0) {  // few[m] is the last wanted
+        found.low = found.high = few[m];
+        found.wanted = range.wanted - larger;
+      }
+    }
+    __syncthreads();
+    range = found;
   }
 
   // 4. Count, by warp, then before each warp of this block, then before this block.
-  unsigned int counts_here = 0;
-  visit([&](const unsigned int (&keys)[4], const int (&)[4]) {
-#pragma unroll
-    for (int c = 0; c < 4; ++c) counts_here += counts_of(keys[c], range);
+  unsigned int marks, counts_here = 0;
+  visit([&](const unsigned int (&keys)[kGroup], const int (&)[kGroup]) {
+    marks = marks_of(keys, range);
+    counts_here += counts_of(marks);
   });
   const unsigned int warp_counts = __reduce_add_sync(kFullWarp, counts_here);
   if (lane == 0) warp_total[warp] = warp_counts;
   __syncthreads();
   const unsigned int total = lane < kWarps ? warp_total[lane] : 0;
   unsigned int before = __reduce_add_sync(kFullWarp, lane < warp ? total : 0u);
+  int block_first = 0, block_count = topk;  // the slots that this block fills
   if (!kAlone) {
     const unsigned int all_counts = __reduce_add_sync(kFullWarp, total);
     if (threadIdx.x == 0) block_counts = all_counts;
     cluster_sync<kCluster>();
-    before += __reduce_add_sync(kFullWarp, lane < rank ? *in_block(&block_counts, lane) : 0u);
+    const unsigned int before_block = __reduce_add_sync(kFullWarp, lane < rank ? *in_block(&block_counts, lane) : 0u);
+    CLUSTER_ARRIVE();
+    before += before_block;
+    block_first = selected(before_block, range);
+    block_count = selected(before_block + all_counts, range) - block_first;
   }
 
-  // 5. Place. Within a step, positions ascend by lane and then by c.
+  // 5. Place. Positions ascend by lane and then by c.
   if (selected(before + warp_counts, range) > selected(before, range)) {
-    visit([&](const unsigned int (&keys)[4], const int (&positions)[4]) {
-      unsigned int counts[4], lane_counts = 0;
-#pragma unroll
-      for (int c = 0; c < 4; ++c) lane_counts += counts[c] = counts_of(keys[c], range);
-      if (!__any_sync(kFullWarp, lane_counts != 0)) return;
-      const unsigned int up_to_here = up_to_lane(lane_counts);
+    visit([&](const unsigned int (&keys)[kGroup], const int (&positions)[kGroup]) {
+      if (kItems == 0) marks = marks_of(keys, range);
+      const unsigned int lane_counts = counts_of(marks), up_to_here = up_to_lane(lane_counts);
       const unsigned int here = before + up_to_here - lane_counts;
-      int slot = selected(here, range), seen_in_range = here & kInRangeMask, slots[4], pages[4];
-      bool takes[4];
+      int* next = placed + (selected(here, range) - block_first);
+      unsigned int in_range = marks >> 16;
+      const int wanted = max(range.wanted - static_cast<int>(here & kInRangeMask), 0);
+      while (__popc(in_range) > wanted) in_range ^= 1u << (31 - __clz(in_range));  // drop the last
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        takes[c] = counts[c] > 1 || (counts[c] == 1 && seen_in_range < range.wanted);
-        slots[c] = slot;
-        slot += takes[c];
-        seen_in_range += counts[c] == 1;
-        pages[c] = takes[c] ? row_pages[positions[c] >> page_bits] : 0;  // four look-ups are on their way at once
-      }
-#pragma unroll
-      for (int c = 0; c < 4; ++c)
-        if (takes[c]) emit(slots[c], positions[c], pages[c]);
+      for (int c = 0; c < kGroup; ++c)
+        if ((marks | in_range) >> c & 1) *next++ = positions[c];
       before += __shfl_sync(kFullWarp, up_to_here, 31);
     });
   }
+  __syncthreads();
+#pragma unroll 1
+  for (int i = threadIdx.x; i < block_count; i += kThreads)
+    emit(block_first + i, placed[i], row_pages[placed[i] >> page_bits]);
   if (kPdl) PDL_TRIGGER();
-  if (!kAlone) cluster_sync<kCluster>();  // a block's shared memory has to outlive its readers
+  if (!kAlone) CLUSTER_WAIT();  // a block's shared memory has to outlive its readers
 }

@@ -20,6 +20,7 @@ NAMES = {
     ],
     "exact_topk.cu": [
         "exact_topk<1024, 8, 1, false>",
+        "exact_topk<1024, 16, 1, false>",
         "exact_topk<1024, 0, 1, true>",
         "exact_topk<512, 0, 1, false>",
     ],

@@ -13,7 +13,7 @@ from helpers.memory import poisoned
 from helpers.reference import slots_of, topk_reference
 from helpers.topk_transform import topk_transform
 
-CPU_LAUNCHES = [Launch(1024, 8, 1), Launch(1024, 0, 1), Launch(512, 0, 1)]
+CPU_LAUNCHES = [Launch(1024, 8, 1), Launch(1024, 16, 1), Launch(1024, 0, 1), Launch(512, 0, 1)]
 CLUSTER_LAUNCHES = [Launch(1024, 0, 2), Launch(512, 0, 16), Launch(1024, 0, 8)]
 SPECIALS = [0.0, -0.0, math.inf, -math.inf, math.nan, -math.nan, 1e-45, -1e-45, 3.4e38, -3.4e38, 65504.0, 70000.0]
 
@@ -42,6 +42,11 @@ def assert_exact(scores, lengths, topk, device, page_size=64, shape=None):
         assert torch.equal(out[b].cpu().long(), torch.cat([slots, padding])), f"row {b}"
 
 
+def sampled_positions(width):
+    """Where the kernel's sample looks at a long row: at four neighbours in each of 256 places."""
+    return (torch.arange(256) * width // 256 // 4 * 4)[:, None].add(torch.arange(4)).flatten()
+
+
 @pytest.mark.parametrize("family", inputs.SCORE_FAMILIES)
 def test_every_family_on_every_launch(device, family):
     for width, topk in ((2500, 1), (5000, 100), (8192, 2048), (7001, 2048), (20000, 512)):
@@ -50,13 +55,21 @@ def test_every_family_on_every_launch(device, family):
             assert_exact(scores, [width, width - 333], topk, device, shape=shape)
 
 
-@pytest.mark.parametrize("row", ("field", "zeros", "descending", "late", "one value", "two values"))
+ODD_ROWS = ["field", "zeros", "few positive", "negative plateau", "neighbours"]
+ODD_ROWS += ["descending", "late", "one value", "two values"]
+
+
+@pytest.mark.parametrize("row", ODD_ROWS)
 def test_rows_on_which_the_guess_of_the_bar_goes_wrong(device, row):
     """Lists overflow, or too few scores reach the bar: slower, never wrong."""
+    torch.manual_seed(0)
     width = 30000
     scores = {
         "field": torch.nn.functional.pad(inputs.field_row(), (0, width - 7613), value=-1.0),
         "zeros": torch.nn.functional.pad(inputs.winners_and_zeros(), (0, width - 8320)),
+        "few positive": torch.where(torch.arange(width) % 20 == 3, torch.rand(1, width), 0.0),
+        "negative plateau": torch.where(torch.arange(width) % 20 == 3, torch.randn(1, width), -0.01),
+        "neighbours": (0x3F800000 + torch.randperm(width, dtype=torch.int32)).view(torch.float32)[None],
         "descending": torch.arange(width, 0, -1.0)[None],
         "late": torch.cat([torch.zeros(1, width - 3000), 1 + torch.rand(1, 3000)], 1),
         "one value": torch.full((1, width), -2.5),
@@ -64,7 +77,7 @@ def test_rows_on_which_the_guess_of_the_bar_goes_wrong(device, row):
     }[row]
     # A spike wherever the sample looks: the bar is then far above what topk scores reach.
     spiked = scores.clone()
-    spiked[0, torch.arange(1024) * width // 1024] = 1e6 + torch.arange(1024.0)
+    spiked[0, sampled_positions(width)] = 1e6 + torch.arange(1024.0)
     for tried in (scores, spiked):
         for shape in launches(device, width):
             assert_exact(tried, [width], 2048, device, shape=shape)
@@ -152,13 +165,10 @@ def test_bad_input_says_what_is_wrong(device):
 
 def test_the_launch_that_is_chosen():
     """On a GPU of 132 multiprocessors: registers, then as many blocks a row as there are to spare."""
-    shapes = {(1, 8192): (1024, 8, 1), (1, 131072): (512, 0, 16), (1, 2**19): (1024, 0, 16), (64, 8192): (1024, 8, 1)}
-    shapes |= {
-        (64, 131072): (1024, 0, 2),
-        (256, 65536): (512, 0, 1),
-        (1, 8193): (1024, 0, 1),
-        (8192, 2**20): (512, 0, 1),
-    }
+    shapes = {(1, 8192): (1024, 8, 1), (64, 8192): (1024, 8, 1), (8192, 8192): (1024, 8, 1), (1, 8193): (1024, 16, 1)}
+    shapes |= {(132, 16384): (1024, 16, 1), (133, 16384): (512, 0, 1), (1, 16385): (512, 0, 2)}
+    shapes |= {(1, 131072): (512, 0, 16), (1, 2**19): (512, 0, 16), (1, 2**20): (1024, 0, 16)}
+    shapes |= {(64, 131072): (1024, 0, 2), (256, 65536): (512, 0, 1), (8192, 2**20): (512, 0, 1)}
     assert {key: tuple(choose_launch(*key, 132, True)) for key in shapes} == shapes
     assert choose_launch(1, 2**19, 132, False).cluster == 1
 
