@@ -28,27 +28,26 @@ template <> struct VectorOf<16> { using type = uint4; };
 template <> struct VectorOf<8> { using type = uint2; };
 template <> struct VectorOf<4> { using type = unsigned int; };
 
-// One warp copies its share of one K row and one V row, two vectors of each a lane at a time. All loads come before all
-// stores: four requests are on their way to memory while the lane waits, not one.
+// What a lane holds of its warp's share of a K row and of a V row: two vectors of each, so that four requests are on
+// their way to memory while it waits, not one. Vector i and i + 32 of the share.
 template <typename Vector>
-__device__ void copy_share(const char* k, const char* v, char* k_slot, char* v_slot,
-                           int k_share_bytes, int v_share_bytes, int lane) {
-  const int k_vectors = k_share_bytes / static_cast<int>(sizeof(Vector));
-  const int v_vectors = v_share_bytes / static_cast<int>(sizeof(Vector));
-  const int most_vectors = k_vectors > v_vectors ? k_vectors : v_vectors;
-  for (int i = lane; i < most_vectors; i += 64) {
-    const int j = i + 32;
-    Vector k_first, k_second, v_first, v_second;
+struct Share {
+  Vector k_first, k_second, v_first, v_second;
+
+  __device__ void load(const char* k, const char* v, int k_vectors, int v_vectors, int i) {
     if (i < k_vectors) k_first = reinterpret_cast<const Vector*>(k)[i];
-    if (j < k_vectors) k_second = reinterpret_cast<const Vector*>(k)[j];
+    if (i + 32 < k_vectors) k_second = reinterpret_cast<const Vector*>(k)[i + 32];
     if (i < v_vectors) v_first = reinterpret_cast<const Vector*>(v)[i];
-    if (j < v_vectors) v_second = reinterpret_cast<const Vector*>(v)[j];
-    if (i < k_vectors) reinterpret_cast<Vector*>(k_slot)[i] = k_first;
-    if (j < k_vectors) reinterpret_cast<Vector*>(k_slot)[j] = k_second;
-    if (i < v_vectors) reinterpret_cast<Vector*>(v_slot)[i] = v_first;
-    if (j < v_vectors) reinterpret_cast<Vector*>(v_slot)[j] = v_second;
+    if (i + 32 < v_vectors) v_second = reinterpret_cast<const Vector*>(v)[i + 32];
   }
-}
+
+  __device__ void store(char* k_slot, char* v_slot, int k_vectors, int v_vectors, int i) const {
+    if (i < k_vectors) reinterpret_cast<Vector*>(k_slot)[i] = k_first;
+    if (i + 32 < k_vectors) reinterpret_cast<Vector*>(k_slot)[i + 32] = k_second;
+    if (i < v_vectors) reinterpret_cast<Vector*>(v_slot)[i] = v_first;
+    if (i + 32 < v_vectors) reinterpret_cast<Vector*>(v_slot)[i + 32] = v_second;
+  }
+};
 
 template <typename Index, int kSplit, int kVectorBytes, bool kPdl>
 __global__ void store_cache(const char* __restrict__ k,           // [num_rows] rows of k_bytes, k_stride bytes apart
@@ -67,16 +66,24 @@ __global__ void store_cache(const char* __restrict__ k,           // [num_rows] 
 
   if (kPdl) PDL_WAIT();  // the previous kernel may still be writing k, v and indices
   if (row < num_rows) {
+    const int k_share = k_bytes / kSplit, v_share = v_bytes / kSplit;
+    const int k_vectors = k_share / kVectorBytes, v_vectors = v_share / kVectorBytes;
+    k += row * k_stride + part * k_share;
+    v += row * v_stride + part * v_share;
+    // Reading needs no slot, so the row is on its way while the slot is still awaited: one wait for both.
     const long long slot = indices[row];
+    Share<typename VectorOf<kVectorBytes>::type> share;
+    share.load(k, v, k_vectors, v_vectors, lane);
     // A slot outside the cache is an error whatever is skipped: -1 as an index does not mean "skip".
     if (slot < 0 || slot >= size_limit) __trap();
     if (slot != reserved_skip_index) {
-      const int k_share = k_bytes / kSplit;
-      const int v_share = v_bytes / kSplit;
-      copy_share<typename VectorOf<kVectorBytes>::type>(
-          k + row * k_stride + part * k_share, v + row * v_stride + part * v_share,
-          k_cache + slot * k_cache_stride + part * k_share, v_cache + slot * v_cache_stride + part * v_share,
-          k_share, v_share, lane);
+      char* k_slot = k_cache + slot * k_cache_stride + part * k_share;
+      char* v_slot = v_cache + slot * v_cache_stride + part * v_share;
+      share.store(k_slot, v_slot, k_vectors, v_vectors, lane);
+      for (int i = lane + 64; i < max(k_vectors, v_vectors); i += 64) {
+        share.load(k, v, k_vectors, v_vectors, i);
+        share.store(k_slot, v_slot, k_vectors, v_vectors, i);
+      }
     }
   }
   // Outside the predicate: the next kernel waits for every block of this one, skipped rows or not.
