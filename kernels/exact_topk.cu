@@ -411,8 +411,10 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     }
   };
 
-  // 3. Narrow.
-  const auto settled = [&] { return range.members == range.wanted || range.low == range.high; };
+  // 3. Narrow. Before the first round nobody knows how many members there are (-1), and so nothing is settled.
+  const auto settled = [&] {
+    return range.members >= 0 && (range.members == range.wanted || range.low == range.high);
+  };
   while (!settled() && (range.members < 0 || range.members > kFew)) {
     // Many members of one bin: as a rule they are equal. The whole cluster's, told by its first block.
     unsigned int* first_smallest = in_first_block<kCluster>(&smallest_member);

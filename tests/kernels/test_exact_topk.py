@@ -76,9 +76,10 @@ def test_rows_on_which_the_guess_of_the_bar_goes_wrong(device, row):
         "two values": torch.where(torch.arange(width) % 1000 == 7, 5.0, 4.0)[None],
     }[row]
     # A spike wherever the sample looks: the bar is then far above what topk scores reach.
-    spiked = scores.clone()
+    spiked, infinite = scores.clone(), scores.clone()
     spiked[0, sampled_positions(width)] = 1e6 + torch.arange(1024.0)
-    for tried in (scores, spiked):
+    infinite[0, sampled_positions(width)] = math.inf
+    for tried in (scores, spiked, infinite):
         for shape in launches(device, width):
             assert_exact(tried, [width], 2048, device, shape=shape)
 
@@ -90,6 +91,13 @@ def test_special_values(device):
     for topk in (1, 700, 1400, 2048):
         for shape in launches(device, 8000):
             assert_exact(scores[:, :8000].contiguous(), [8000, 7000, 3000], topk, device, shape=shape)
+
+
+def test_a_bar_at_infinity_settles_nothing(device):
+    """Every score that the sample sees is +inf, the highest there is, yet more are wanted than there are such."""
+    for row, topk in (([math.inf, 0.0, 0.0], 2), ([math.inf] * 3 + [-math.inf, math.nan, 5.0], 5)):
+        for shape in launches(device, len(row)):
+            assert_exact(torch.tensor([row]), [len(row)], topk, device, page_size=1, shape=shape)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
