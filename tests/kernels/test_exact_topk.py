@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 from common import refused
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers import inputs
@@ -100,19 +100,26 @@ def test_a_bar_at_infinity_settles_nothing(device):
             assert_exact(torch.tensor([row]), [len(row)], topk, device, page_size=1, shape=shape)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+# One backend holds for all examples of a run, so that the fixture need not be set up for each.
+@settings(
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
-def test_any_scores_at_all(data):
-    """Few distinct values, so that ties, signed zeros, infinities and NaN meet in every way. CPU build, fast."""
-    pool = data.draw(st.lists(st.floats(width=32) | st.sampled_from(SPECIALS), min_size=1, max_size=6))
-    width = data.draw(st.integers(1, 400))
-    picks = data.draw(st.lists(st.integers(0, len(pool) - 1), min_size=width, max_size=width))
-    topk = data.draw(st.integers(1, 300))
+def test_any_scores_at_all(device, data):
+    """Any input family; or a few values of any kind, so that ties, signed zeros, infinities and NaN meet."""
+    width = data.draw(st.integers(1, 12) | st.integers(1, 400) | st.integers(401, 3000))
+    family, seed = data.draw(st.none() | st.sampled_from(list(inputs.SCORE_FAMILIES))), data.draw(st.integers(0, 99))
+    if family is None:
+        pool = data.draw(st.lists(st.floats(width=32) | st.sampled_from(SPECIALS), min_size=1, max_size=6))
+        picks = torch.randint(len(pool), (1, width), generator=torch.Generator().manual_seed(seed))
+        scores = torch.tensor(pool, dtype=torch.float32)[picks]
+    else:
+        scores = inputs.scores(family, 1, width, seed)
+    topk = data.draw(st.integers(1, min(2048, width)) | st.integers(1, 2048))
     page_size = data.draw(st.sampled_from((1, 16, 64)))
-    scores = torch.tensor([pool[i] for i in picks], dtype=torch.float32)[None]
-    length = data.draw(st.integers(0, width))
-    shape = data.draw(st.sampled_from(CPU_LAUNCHES))
-    assert_exact(scores, [length], topk, torch.device("cpu"), page_size, shape)
+    length = data.draw(st.integers(0, width) | st.just(width))
+    shape = data.draw(st.sampled_from(launches(device, width)))
+    assert_exact(scores, [length], topk, device, page_size, shape)
 
 
 @pytest.mark.parametrize("page_size", (1, 64, 4096))

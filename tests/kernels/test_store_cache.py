@@ -1,6 +1,8 @@
 import pytest
 import torch
 from common import random_bytes, refused, same_bits
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from helpers.memory import is_poison, poisoned
 from helpers.reference import store_cache_reference
@@ -23,6 +25,31 @@ def store_and_compare(k, v, indices, device, slots, **options):
 
 def distinct_slots(rows, slots, dtype=torch.int32):
     return torch.randperm(slots, generator=torch.Generator().manual_seed(rows))[:rows].to(dtype)
+
+
+# One backend holds for all examples of a run, so that the fixture need not be set up for each.
+@settings(
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_any_bytes_to_any_slots(device, data):
+    """Every type, width, stride and split that goes together; slots are distinct but for those of padding rows."""
+    dtype, split = data.draw(st.sampled_from(DTYPES)), data.draw(st.sampled_from((0, *SPLITS)))
+    size = torch.empty(0, dtype=dtype).element_size()
+    unit = 128 * split if split else 16
+    rows, extra, pad = (data.draw(st.integers(low, high)) for low, high in ((0, 40), (1, 9), (0, 2)))
+    sources = []
+    for seed in range(2):
+        columns, behind = unit * data.draw(st.integers(1, 2048 // unit)) // size, 16 * pad // size
+        sources.append(random_bytes((rows, columns + behind), dtype, data.draw(st.integers(0, 99)) + seed)[:, :columns])
+    slots = rows + extra
+    skip = data.draw(st.integers(-1, slots - 1))
+    indices = distinct_slots(rows, slots, data.draw(st.sampled_from((torch.int32, torch.int64))))
+    if skip >= 0:
+        padding = torch.tensor(data.draw(st.lists(st.booleans(), min_size=rows, max_size=rows)), dtype=torch.bool)
+        indices[padding] = skip
+    options = {"num_split": split, "reserved_skip_index": skip, "pdl": data.draw(st.booleans())}
+    store_and_compare(*sources, indices, device, slots, **options)
 
 
 @pytest.mark.parametrize("columns", COLUMNS)
