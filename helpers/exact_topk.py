@@ -43,9 +43,14 @@ def choose_launch(batch, length, multiprocessors, clusters):
 
 
 def launch_exact(scores, seq_lens, page_table, topk, page_size, out, raw_out, pdl, shape=None):
-    """Launch the exact kernel on validated arguments. shape: a Launch instead of the one that fits."""
+    """Launch the exact kernel on validated arguments. shape: a Launch instead of the one that fits.
+
+    Raises ValueError for a shape whose registers can't hold a row.
+    """
     batch, length = scores.shape
     shape = shape or choose_launch(batch, length, *_device_limits(scores.device))
+    if shape.items and length > shape.threads * shape.items:
+        raise ValueError(f"{shape} holds {shape.threads * shape.items} scores in registers, but a row has {length}")
     name = f"exact_topk<{shape.threads}, {shape.items}, {shape.cluster}, {'true' if pdl else 'false'}>"
     kernel = compile_cuda("exact_topk.cu", [name], device=scores.device.type).get_function(name)
     if shape.cluster > LARGEST_PORTABLE_CLUSTER:

@@ -93,10 +93,6 @@ __device__ __forceinline__ void cluster_sync() {
   }
 }
 
-__device__ __forceinline__ int lanes_before(unsigned int ballot) {
-  return __popc(ballot & ((1u << (threadIdx.x % 32)) - 1));
-}
-
 // Sum over this lane and the lanes before it.
 __device__ __forceinline__ unsigned int up_to_lane(unsigned int value) {
   const int lane = threadIdx.x % 32;
@@ -171,6 +167,7 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
   constexpr bool kAlone = kCluster == 1;
   static_assert(kItems == 0 || kAlone, "only a row that one block holds is kept in registers");
   static_assert(kGroup <= 16, "marks_of has 16 bits for them");
+  static_assert(kThreads >= kFew && kThreads >= kPlaces, "a thread for each");
   __shared__ int histogram[2][kBins];
   __shared__ unsigned int warp_total[kWarps], warp_low[kWarps], warp_high[kWarps];
   __shared__ unsigned int block_counts;
@@ -200,8 +197,11 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
   }
   const int* row_pages = page_table + static_cast<long long>(request) * num_pages;
   const long long row_out = static_cast<long long>(request) * topk;
-  const auto emit = [&](int i, int position, int page) {
-    out[row_out + i] = position == kNoToken ? kNoToken : page << page_bits | (position & ((1 << page_bits) - 1));
+  const auto slot_of = [&](int position) {
+    return row_pages[position >> page_bits] << page_bits | (position & ((1 << page_bits) - 1));
+  };
+  const auto emit = [&](int i, int position, int slot) {
+    out[row_out + i] = slot;
     if (raw_out != nullptr) raw_out[row_out + i] = position;
   };
 
@@ -209,7 +209,7 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     if (rank == 0) {
 #pragma unroll 1
       for (int i = threadIdx.x; i < topk; i += kThreads)
-        i < seq_len ? emit(i, i, row_pages[i >> page_bits]) : emit(i, kNoToken, 0);
+        i < seq_len ? emit(i, i, slot_of(i)) : emit(i, kNoToken, kNoToken);
     }
     if (kPdl) PDL_TRIGGER();
     return;
@@ -387,6 +387,7 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     } else {
       const bool from_list = !below_bar && listed <= kListLength;
       const int count = from_list ? listed : end - first;
+      // As many times for each lane, because f may use the whole warp's intrinsics.
 #pragma unroll 1
       for (int i = lane * 4; i < count + lane * 4; i += kStep) {
         unsigned int keys[kGroup];
@@ -416,7 +417,8 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     return range.members >= 0 && (range.members == range.wanted || range.low == range.high);
   };
   while (!settled() && (range.members < 0 || range.members > kFew)) {
-    // Many members of one bin: as a rule they are equal. The whole cluster's, told by its first block.
+    // Many members of one bin: as a rule they are equal. The whole cluster's, told by its first block. Never reset: a
+    // block may still read these two when another one adds the next round's members, which are among this one's.
     unsigned int* first_smallest = in_first_block<kCluster>(&smallest_member);
     unsigned int* first_largest = in_first_block<kCluster>(&largest_member);
     if (range.members > 0) {
@@ -511,7 +513,7 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
   // 5. Place. Positions ascend by lane and then by c.
   if (selected(before + warp_counts, range) > selected(before, range)) {
     visit([&](const unsigned int (&keys)[kGroup], const int (&positions)[kGroup]) {
-      if (kItems == 0) marks = marks_of(keys, range);
+      if (kItems == 0) marks = marks_of(keys, range);  // those of registers are still there from step 4
       const unsigned int lane_counts = counts_of(marks), up_to_here = up_to_lane(lane_counts);
       const unsigned int here = before + up_to_here - lane_counts;
       int* next = placed + (selected(here, range) - block_first);
@@ -527,7 +529,7 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
   __syncthreads();
 #pragma unroll 1
   for (int i = threadIdx.x; i < block_count; i += kThreads)
-    emit(block_first + i, placed[i], row_pages[placed[i] >> page_bits]);
+    emit(block_first + i, placed[i], slot_of(placed[i]));
   if (kPdl) PDL_TRIGGER();
   if (!kAlone) CLUSTER_WAIT();  // a block's shared memory has to outlive its readers
 }

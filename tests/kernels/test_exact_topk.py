@@ -176,6 +176,9 @@ def test_bad_input_says_what_is_wrong(device):
         topk_transform(torch.zeros(1, 2**20 + 1, device=device), lens, table)
     with refused(ValueError, "pdl", "'sentinel'", "'exact'"):
         topk_transform(torch.zeros(1, 10, device=device), lens, table, overflow="sentinel", pdl=True)
+    out = poisoned((1, 4), torch.int32, device)
+    with refused(ValueError, "items=8", "8192", "9000", untouched=[out]):
+        launch_exact(torch.zeros(1, 9000, device=device), lens, table, 4, 64, out, None, False, Launch(1024, 8, 1))
 
 
 def test_the_launch_that_is_chosen():
