@@ -202,8 +202,10 @@ def broken(device, variant, arrivals, concurrency=4):
 
 
 @pytest.mark.parametrize("skip", (0, -1))
-def test_unwritten_indices_end_in_an_illegal_access(device, skip, arrivals):
-    outcome = broken(device, Variant(skip, "unwritten", "trust"), arrivals)
+def test_unwritten_indices_end_in_an_illegal_access(device, skip):
+    """The requests of lesson 31, 16 at a time as in upstream's crash. With fewer, what other kernels left in a GPU's
+    shared memory may do no harm: with 4 at a time an H200 faults in some runs only."""
+    outcome = broken(device, Variant(skip, "unwritten", "trust"), trace(16, seed=31, wanted=(6, 18)), 16)
     assert (outcome.status, outcome.type) == ("raised", "ServingFault"), outcome
     assert device == "cuda" or outcome.kernel.startswith(("topk_transform", "sparse_attention"))
 
