@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from answers import accept_and_refuse
 
 from helpers import exercises_contamination as exercises
 
@@ -81,17 +82,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_accepts_the_solution(name):
-    for answer in RIGHT[name]:
-        verdict = getattr(exercises, name).verdict(answer)
-        assert verdict.ok, verdict.message
-
-
-@pytest.mark.parametrize(("name", "mistake"), [(name, mistake) for name in WRONG for mistake in WRONG[name]])
-def test_refuses_a_wrong_answer(name, mistake):
-    verdict = getattr(exercises, name).verdict(WRONG[name][mistake])
-    assert not verdict.ok and verdict.message
+test_accepts_the_solution, test_refuses_a_wrong_answer = accept_and_refuse(exercises, RIGHT, WRONG)
 
 
 def test_the_kernel_decides_which_lengths_are_poisoned():

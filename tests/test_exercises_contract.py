@@ -5,6 +5,7 @@ import statistics
 
 import pytest
 import torch
+from answers import accept_and_refuse
 
 from helpers import exercises_contract as exercises
 from helpers import inputs, lessons, narrowing
@@ -213,17 +214,7 @@ def signed_key(scores):
     return torch.where(scores.isnan(), -(2**33), positive_first(scores))
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_accepts_the_solution(name):
-    for answer in RIGHT[name]:
-        verdict = getattr(exercises, name).verdict(answer)
-        assert verdict.ok, verdict.message
-
-
-@pytest.mark.parametrize(("name", "mistake"), [(name, mistake) for name in WRONG for mistake in WRONG[name]])
-def test_refuses_a_wrong_answer(name, mistake):
-    verdict = getattr(exercises, name).verdict(WRONG[name][mistake])
-    assert not verdict.ok and verdict.message
+test_accepts_the_solution, test_refuses_a_wrong_answer = accept_and_refuse(exercises, RIGHT, WRONG)
 
 
 @pytest.mark.parametrize("wrong", exercises.WRONG_SELECTIONS)

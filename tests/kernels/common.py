@@ -4,6 +4,12 @@ import contextlib
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
+
+# For property tests on every backend, which holds for all examples of a run: no need to set it up for each.
+any_example = settings(
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def same_bits(a, b):

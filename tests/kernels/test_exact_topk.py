@@ -2,8 +2,8 @@ import math
 
 import pytest
 import torch
-from common import refused
-from hypothesis import HealthCheck, given, settings
+from common import any_example, refused
+from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import inputs
@@ -100,10 +100,7 @@ def test_a_bar_at_infinity_settles_nothing(device):
             assert_exact(torch.tensor([row]), [len(row)], topk, device, page_size=1, shape=shape)
 
 
-# One backend holds for all examples of a run, so that the fixture need not be set up for each.
-@settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@any_example
 @given(data=st.data())
 def test_any_scores_at_all(device, data):
     """Any input family; or a few values of any kind, so that ties, signed zeros, infinities and NaN meet."""

@@ -1,7 +1,7 @@
 import pytest
 import torch
-from common import random_bytes, refused, same_bits
-from hypothesis import HealthCheck, given, settings
+from common import any_example, random_bytes, refused, same_bits
+from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.memory import is_poison, poisoned
@@ -27,10 +27,7 @@ def distinct_slots(rows, slots, dtype=torch.int32):
     return torch.randperm(slots, generator=torch.Generator().manual_seed(rows))[:rows].to(dtype)
 
 
-# One backend holds for all examples of a run, so that the fixture need not be set up for each.
-@settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@any_example
 @given(data=st.data())
 def test_any_bytes_to_any_slots(device, data):
     """Every type, width, stride and split that goes together; slots are distinct but for those of padding rows."""
