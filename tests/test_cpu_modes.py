@@ -110,7 +110,15 @@ def test_the_environment_sets_the_default_mode(monkeypatch):
 # ---- in process ----------------------------------------------------------------------------------------
 
 
-def test_signal_handlers_of_the_process_are_put_back():
+@pytest.fixture
+def ctrl_c():
+    """Python's own handler of SIGINT, which a process lacks that a shell started in the background."""
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
+
+
+def test_signal_handlers_of_the_process_are_put_back(ctrl_c):
     before = [signal.getsignal(number) for number in (signal.SIGSEGV, signal.SIGINT, signal.SIGABRT)]
     fault_of("*(volatile int*)16 = 1;")
     assert before == [signal.getsignal(number) for number in (signal.SIGSEGV, signal.SIGINT, signal.SIGABRT)]
