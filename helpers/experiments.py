@@ -4,18 +4,19 @@ An illegal access ends a CUDA context: every later call in that process fails wi
 context with it; the notebook's own kernel goes on.
 """
 
+import contextlib
 import dataclasses
-import importlib
 import inspect
+import math
 import os
 import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
-import time
 from pathlib import Path
+
+from .processes import nameless_file, run_supervised
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -26,7 +27,8 @@ class Outcome:
 
     status: "finished" | "raised" | "timed out" | "died" (ended by a signal or without a word).
     value: what the function returned. type, message: of the exception. kernel, line: where, if the report says so.
-    tool_text: the full text that the sanitizer, the CUDA driver or Python left. seconds: wall time of the child.
+    tool_text: the text that the sanitizer, the CUDA driver or Python left; of a very long one the start and the end,
+    and how much was cut between. seconds: wall time of the child.
     """
 
     status: str
@@ -52,78 +54,98 @@ def run_in_child(function, *args, device=None, mode=None, timeout=120, environme
     function: importable, or defined in a notebook (then its source travels, and it imports what it needs itself).
     Arguments and result are pickled: tensors should be on the CPU. device, mode: the child's KERNEL_DEVICE and
     KERNEL_MODE. environment: further environment variables. timeout: seconds until the child is killed.
+
+    Whatever the child has started and left running ends with it, and the child ends with this process. What it prints
+    to stdout is dropped. Raises TypeError for a function or an argument that can't travel, ValueError for a timeout
+    that isn't a positive number.
     """
-    with tempfile.TemporaryDirectory(prefix="experiment-") as folder:
-        job, report = Path(folder, "job.pickle"), Path(folder, "report.pickle")
-        job.write_bytes(pickle.dumps({"function": _portable(function), "args": args, "kwargs": kwargs}))
-        env = os.environ | {"CUDA_LAUNCH_BLOCKING": "1", "PYTHONPATH": _python_path()} | (environment or {})
-        env |= {"KERNEL_DEVICE": device} if device else {}
-        env |= {"KERNEL_MODE": mode} if mode else {}
-        command = [sys.executable, "-m", "helpers.experiments", str(job), str(report)]
-        started = time.perf_counter()
-        child = subprocess.Popen(
-            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            _, stderr = child.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)  # its own children too
-            child.communicate()
-            return Outcome("timed out", type="TimeoutExpired", message=f"killed after {timeout} s", seconds=timeout)
-        seconds = time.perf_counter() - started
-        if not report.exists():
-            message = f"the child ended with exit status {child.returncode} and left no report"
-            return Outcome("died", type="ChildDied", message=message, tool_text=stderr, seconds=seconds)
-        result = pickle.loads(report.read_bytes())
-        text = result.pop("tool_text", "") or stderr
-        return Outcome(**result, tool_text=text, seconds=seconds)
+    job = pickle.dumps({"function": _portable(function), "arguments": _pickled(function, args, kwargs)})
+    if not (isinstance(timeout, (int, float)) and 0 < timeout < math.inf):
+        raise ValueError(f"timeout is {timeout!r}; it should be a positive number of seconds")
+    env = os.environ | {"CUDA_LAUNCH_BLOCKING": "1", "PYTHONPATH": _python_path()} | (environment or {})
+    env |= {"KERNEL_DEVICE": device} if device else {}
+    env |= {"KERNEL_MODE": mode} if mode else {}
+    try:
+        with nameless_file() as given, nameless_file() as report:
+            given.write(job)
+            given.seek(0)
+            command = [sys.executable, "-m", "helpers.experiment_child", str(report.fileno())]
+            ended = run_supervised(
+                command, timeout, env=env, pass_fds=(report.fileno(),), stdin=given, stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )  # fmt: skip
+            return _outcome(ended, report, timeout)
+    except OSError as error:
+        return Outcome("died", type=type(error).__name__, message=f"the child could not be started: {error}")
+
+
+def _outcome(ended, report, timeout):
+    """The Outcome of a child, from how it ended and what its report says."""
+    left = {"tool_text": ended.stderr, "seconds": ended.seconds}
+    report.seek(0)
+    size, body = int.from_bytes(report.read(8), "little"), report.read()
+    if size:  # written last, so the report is complete, even if the limit came before the child's end
+        said = pickle.loads(body[:size])
+        left["tool_text"] = said.pop("tool_text", "") or ended.stderr
+        if said["status"] == "finished":
+            try:
+                said["value"] = pickle.loads(said["value"])
+            except Exception as error:
+                message = f"the function returned a value that can't be unpickled here: {error}"
+                return Outcome("raised", type=type(error).__name__, message=message, **left)
+        return Outcome(**said, **left)
+    if ended.status is None:
+        return Outcome("timed out", type="TimeoutExpired", message=f"killed after {timeout} s", **left)
+    message = f"the child ended with exit status {ended.status}"
+    if ended.status < 0:
+        with contextlib.suppress(ValueError):  # a real-time signal has no name
+            message += f" ({signal.Signals(-ended.status).name})"
+    message += " while it wrote its report" if body else " and left no report"
+    last = ended.stderr.strip().rpartition("\n")[2]
+    return Outcome("died", type="ChildDied", message=message + (f"; its last words: {last}" if last else ""), **left)
 
 
 def _portable(function):
     """How the child can find the function: by name in its module, or as source where it is a notebook's."""
+    rule = "it should be a function that def makes at the top level of a module or of a notebook"
     if not inspect.isfunction(function):
-        raise TypeError(f"function is {function!r}; it should be a function, defined with def")
-    if function.__module__ != "__main__":
-        return {"module": function.__module__, "name": function.__qualname__}
-    return {"source": textwrap.dedent(inspect.getsource(function)), "name": function.__name__}
+        raise TypeError(f"function is {function!r}; {rule}")
+    module, name = function.__module__, function.__qualname__
+    if function.__name__ == "<lambda>":
+        raise TypeError(f"function is a lambda, which has no name that the child could find it by; {rule}")
+    if "." in name:
+        outer, _, inner = name.replace(".<locals>", "").rpartition(".")
+        raise TypeError(f"function is {inner}, defined inside {outer}, where the child can't find it; {rule}")
+    if module == "__main__":
+        try:
+            return {"source": textwrap.dedent(inspect.getsource(function)), "name": name}
+        except OSError:
+            raise TypeError(f"function is {name}, whose source can't be found; {rule}") from None
+    if getattr(sys.modules.get(module), name, None) is not function:
+        raise TypeError(f"function is {function!r}, and {module}.{name} is something else; {rule}")
+    return {"module": module, "name": name}
+
+
+def _pickled(function, args, kwargs):
+    """The arguments as bytes. Raises TypeError that names one that can't be pickled."""
+    try:
+        return pickle.dumps((args, kwargs))
+    except Exception:
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        for at, arg in enumerate(args):
+            _require_pickle(names[at] if at < len(names) else f"args[{at}]", arg)
+        for name, arg in kwargs.items():
+            _require_pickle(name, arg)
+        raise
+
+
+def _require_pickle(name, arg):
+    try:
+        pickle.dumps(arg)
+    except Exception as error:
+        raise TypeError(f"{name} is a {type(arg).__name__}, which can't travel to the child: {error}") from error
 
 
 def _python_path():
     """The child can import whatever this process can."""
     return os.pathsep.join([str(ROOT), *filter(None, sys.path)])
-
-
-def _load(portable):
-    if "module" in portable:
-        return getattr(importlib.import_module(portable["module"]), portable["name"])
-    namespace = {"__name__": "__experiment__"}
-    exec(compile(portable["source"], f"<{portable['name']}>", "exec"), namespace)
-    return namespace[portable["name"]]
-
-
-def _main(job_path, report_path):
-    """The child's side: call, wait for the GPU, report."""
-    job = pickle.loads(Path(job_path).read_bytes())
-    try:
-        value = _load(job["function"])(*job["args"], **job["kwargs"])
-        if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
-            sys.modules["torch"].cuda.synchronize()
-        report = {"status": "finished", "value": value}
-        pickle.dumps(report)  # a value that can't travel is an exception too
-    except Exception as error:
-        report = {"status": "raised", "type": type(error).__name__, "message": str(error).strip()}
-        report |= {"kernel": getattr(error, "kernel", None), "line": getattr(error, "line", None)}
-        report |= {"tool_text": getattr(error, "report", "") or ""}
-        if not report["tool_text"]:
-            import traceback
-
-            traceback.print_exc()
-    Path(report_path).write_bytes(pickle.dumps(report))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # a dead CUDA context makes an orderly exit fail
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])

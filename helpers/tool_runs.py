@@ -1,16 +1,13 @@
 """One run of a tool on a program: a child with a time limit, its text, where it ran; and its stored form."""
 
-import contextlib
 import datetime
 import functools
 import hashlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -19,6 +16,7 @@ import torch
 from . import cpu
 from .doctor import driver_version
 from .kernel import KERNELS
+from .processes import run_supervised
 from .tool_reports import coredump_findings, gdb_findings, sanitizer_count, sanitizer_findings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,48 +106,12 @@ def code_hash():
 
 
 def run_limited(command, environment, limit):
-    """(status, output, seconds) of a command. Past `limit` seconds it is killed with all its children."""
-    started = time.perf_counter()
-    child = subprocess.Popen(
-        command, env=os.environ | environment, cwd=ROOT, start_new_session=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    """(status, output, seconds) of a command. Past `limit` seconds it is killed with all that it started."""
+    ended = run_supervised(
+        command, limit, env=os.environ | environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )  # fmt: skip
-    status = "finished"
-    try:
-        output, _ = child.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        status = "timed out"
-        output = _kill_group(child)
-    except BaseException:
-        _kill_group(child)
-        raise
-    return status, output, time.perf_counter() - started
-
-
-def _descendants(pid):
-    """Ids of the processes below `pid` where /proc tells: a tool may have put its program into another group."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has just ended
-            continue
-    found = [pid]
-    for process in found:
-        found += [child for child, parent in parents.items() if parent == process]
-    return found[1:]
-
-
-def _kill_group(child):
-    below = _descendants(child.pid)
-    os.killpg(child.pid, signal.SIGKILL)
-    for process in below:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-    try:
-        return child.communicate(timeout=20)[0]
-    except subprocess.TimeoutExpired:  # a driver call can keep a killed process for a while
-        return ""
+    return "timed out" if ended.status is None else "finished", ended.stdout, ended.seconds
 
 
 def tidy(text):

@@ -1,3 +1,4 @@
+import functools
 import os
 import time
 
@@ -116,8 +117,239 @@ def test_a_value_that_cannot_travel_is_an_exception():
     assert outcome.status == "raised" and "pickle" in outcome.message
 
 
-def test_something_else_than_a_function_is_refused():
-    import functools
+# ---- how a child can fail ------------------------------------------------------------------------------
 
-    with pytest.raises(TypeError, match="function is functools.partial"):
-        run_in_child(functools.partial(add, 1))
+
+class Odd(Exception):
+    """Its attributes are those of a KernelFault, and can't be pickled; its text fails."""
+
+    def __init__(self):
+        import threading
+
+        self.kernel = self.line = self.report = threading.Lock()
+
+    def __str__(self):
+        raise ValueError("no text")
+
+
+def raise_odd():
+    raise Odd
+
+
+class OddProperty(RuntimeError):
+    @property
+    def kernel(self):
+        raise SystemExit
+
+
+def raise_odd_property():
+    raise OddProperty("its text")
+
+
+def leave(how):
+    raise {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt, "BaseException": BaseException}[how]("why")
+
+
+def recurse():
+    return recurse() + 1
+
+
+def ask_for_too_much():
+    return bytearray(1 << 60)
+
+
+def close_stderr_and_fail():
+    import sys
+
+    os.close(2)
+    sys.stderr.close()
+    raise KeyError("unheard")
+
+
+@pytest.mark.parametrize(
+    "function, args, type, message",
+    [
+        (raise_odd, (), "Odd", "(str() of it fails with ValueError)"),
+        (raise_odd_property, (), "OddProperty", "its text"),
+        (leave, ("SystemExit",), "SystemExit", "why"),
+        (leave, ("KeyboardInterrupt",), "KeyboardInterrupt", "why"),
+        (leave, ("BaseException",), "BaseException", "why"),
+        (recurse, (), "RecursionError", "maximum recursion depth exceeded"),
+        (ask_for_too_much, (), "MemoryError", ""),
+        (close_stderr_and_fail, (), "KeyError", "'unheard'"),
+    ],
+)
+def test_every_exception_comes_back(function, args, type, message):
+    outcome = run_in_child(function, *args)
+    assert (outcome.status, outcome.type, outcome.message) == ("raised", type, message)
+    assert (outcome.kernel, outcome.line) == (None, None)
+
+
+class BadFault(RuntimeError):
+    kernel, line, report = "kernel", 7, "what the tool said"
+
+
+def raise_fault():
+    raise BadFault("bad")
+
+
+def test_the_place_and_the_report_of_a_fault_come_back():
+    outcome = run_in_child(raise_fault)
+    assert (outcome.kernel, outcome.line, outcome.tool_text) == ("kernel", 7, "what the tool said")
+    assert str(outcome) == "raised in kernel, line 7: BadFault: bad"
+
+
+def exit_at_once(status):
+    os.write(2, b"first\nthe reason\n")
+    os._exit(status)
+
+
+def die_in_the_report():
+    import signal
+
+    write = os.pwrite
+
+    def half(descriptor, data, offset):
+        write(descriptor, data[:10], offset)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    os.pwrite = half
+    return "x" * 1000
+
+
+def return_more_than_fits():
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+    return "x" * 10000
+
+
+class FailsToLoad:
+    def __reduce__(self):
+        return int, ("not a number",)
+
+
+def return_what_fails_to_load():
+    return FailsToLoad()
+
+
+def test_an_exit_without_a_word_gives_its_status_and_the_last_words():
+    outcome = run_in_child(exit_at_once, 3)
+    assert (outcome.status, outcome.tool_text) == ("died", "first\nthe reason\n")
+    assert outcome.message == "the child ended with exit status 3 and left no report; its last words: the reason"
+
+
+def test_a_child_killed_in_its_report_is_told_from_one_that_left_none():
+    outcome = run_in_child(die_in_the_report)
+    assert outcome.status == "died"
+    assert outcome.message == "the child ended with exit status -9 (SIGKILL) while it wrote its report"
+
+
+def test_a_report_that_cannot_be_written_names_the_cause():
+    outcome = run_in_child(return_more_than_fits)
+    assert (outcome.status, outcome.type) == ("raised", "OSError")
+    assert "can't be written into the child's report" in outcome.message and "File too large" in outcome.message
+
+
+def test_a_full_disk_is_not_in_the_way(monkeypatch):
+    import tempfile
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    for name in ("TemporaryDirectory", "NamedTemporaryFile", "mkstemp", "mkdtemp"):
+        monkeypatch.setattr(tempfile, name, full)
+    assert run_in_child(add, 1, 2).value == 3
+
+
+def test_no_room_for_the_child_is_an_outcome_too(monkeypatch):
+    from helpers import experiments
+
+    def full():
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(experiments, "nameless_file", full)
+    outcome = run_in_child(add, 1, 2)
+    assert outcome.status == "died" and "could not be started: [Errno 28] No space left" in str(outcome)
+
+
+def test_a_value_that_cannot_be_loaded_here_is_an_exception():
+    outcome = run_in_child(return_what_fails_to_load)
+    assert (outcome.status, outcome.type) == ("raised", "ValueError")
+    assert "returned a value that can't be unpickled here: invalid literal for int()" in outcome.message
+
+
+def test_an_argument_that_cannot_be_loaded_there_is_an_exception():
+    outcome = run_in_child(add, 1, FailsToLoad())
+    assert (outcome.status, outcome.type) == ("raised", "TypeError")
+    assert "an argument can't be unpickled in the child: ValueError: invalid literal" in outcome.message
+
+
+def return_twice():
+    """As after a fork that forgot its _exit. The other one comes second and would write its own report over ours."""
+    if os.fork() == 0:
+        time.sleep(0.2)
+        raise KeyError("the other one")
+    time.sleep(1)
+    return "this one"
+
+
+def test_a_fork_of_the_child_does_not_report():
+    assert run_in_child(return_twice).value == "this one"
+
+
+# ---- what is refused -----------------------------------------------------------------------------------
+
+
+def closure():
+    def inner():
+        pass
+
+    return inner
+
+
+class Holder:
+    def method(self):
+        pass
+
+
+decorated = functools.wraps(add)(lambda a, b: a - b)
+
+
+@pytest.mark.parametrize(
+    "function, reason",
+    [
+        (lambda: 1, "function is a lambda, which has no name"),
+        (closure(), "function is inner, defined inside closure, where the child can't find it"),
+        (Holder.method, "function is method, defined inside Holder, where the child can't find it"),
+        (Holder().method, "function is <bound method Holder.method"),
+        (print, "function is <built-in function print>"),
+        (functools.partial(add, 1), "function is functools.partial"),
+        (Holder, "function is <class"),
+        (decorated, r"test_experiments\.add is something else"),
+        ("add", "function is 'add'"),
+    ],
+)
+def test_a_function_that_cannot_travel_is_refused_with_the_reason(function, reason):
+    with pytest.raises(TypeError, match=rf"{reason}.*; it should be a function that def makes at the top level"):
+        run_in_child(function)
+
+
+def test_a_function_without_source_is_refused():
+    space = {"__name__": "__main__"}
+    exec("def typed(): pass", space)
+    with pytest.raises(TypeError, match="function is typed, whose source can't be found"):
+        run_in_child(space["typed"])
+
+
+def test_an_argument_that_cannot_travel_is_named():
+    lock = return_a_lock()
+    for args, kwargs, name in (((1, lock), {}, "b"), ((1,), {"b": lock}, "b"), ((1, 2, lock), {}, r"args\[2\]")):
+        with pytest.raises(TypeError, match=rf"^{name} is a lock, which can't travel to the child: "):
+            run_in_child(add, *args, **kwargs)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), None, "3"])
+def test_a_limit_that_is_none_is_refused(timeout):
+    with pytest.raises(ValueError, match="^timeout is .*; it should be a positive number of seconds$"):
+        run_in_child(add, 1, 2, timeout=timeout)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 
+from .. import processes
 from . import launch
 from .build import build_runtime
 from .faults import KernelFault
@@ -67,23 +68,20 @@ def _attempt(program, library, function, file, options):
     seconds = time_limit()
     descriptor = file.file.fileno()
     index = function.module.name_expressions.index(function.name)
-    try:
-        # The child stops itself in time, and then says where it stood; the second limit is for one that can't.
-        done = subprocess.run(
-            [program, str(descriptor), library, str(index), str(seconds)],
-            pass_fds=(descriptor,),
-            env={**os.environ, **{name: value + _symbolizer() for name, value in options.items()}},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds + 1,
-        )
-    except subprocess.TimeoutExpired as error:
-        report = (error.stderr or b"").decode(errors="replace")
-        return KernelFault("timeout", limit_passed(seconds), kernel=function.name, report=report)
+    # The child stops itself in time, and then says where it stood; the second limit is for one that can't.
+    done = processes.run(
+        [program, str(descriptor), library, str(index), str(seconds), str(os.getpid())],
+        seconds + 1,
+        pass_fds=(descriptor,),
+        env={**os.environ, **{name: value + _symbolizer() for name, value in options.items()}},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     sys.stdout.write(done.stdout)
-    fault = read_report(function, file, done.stderr, done.returncode)
+    if done.status is None:
+        return KernelFault("timeout", limit_passed(seconds), kernel=function.name, report=done.stderr)
+    fault = read_report(function, file, done.stderr, done.status)
     if fault and fault.kind == "timeout":
         return KernelFault(
             "timeout", limit_passed(seconds), kernel=function.name, thread=fault.thread, block=fault.block

@@ -3,12 +3,12 @@
 import ctypes
 import mmap
 import os
-import tempfile
 import weakref
 from dataclasses import dataclass
 
 import torch
 
+from ..processes import nameless_file
 from .launch import Launch
 
 MAX_ARGUMENTS = 64
@@ -119,7 +119,7 @@ class LaunchFile:
         for span in self.spans:
             offsets.append(size)
             size += _round_up(span.start % 256 + span.end - span.start)
-        self.file = _nameless_file()
+        self.file = nameless_file()
         os.ftruncate(self.file.fileno(), size)
         self.memory = mmap.mmap(self.file.fileno(), size)
         self.header = header = Header.from_buffer(self.memory)
@@ -169,9 +169,3 @@ class LaunchFile:
 
 def _round_up(size, step=_STEP):
     return -(-size // step) * step
-
-
-def _nameless_file():
-    if hasattr(os, "memfd_create"):
-        return open(os.memfd_create("launch"), "r+b", buffering=0)
-    return tempfile.TemporaryFile(buffering=0)

@@ -1,6 +1,7 @@
 // The child process: runs one launch under a sanitizer.
 //
-// runner FILE_DESCRIPTOR KERNELS INDEX SECONDS: the launch file, the compiled kernels, which of them, the limit.
+// runner FILE_DESCRIPTOR KERNELS INDEX SECONDS PARENT: the launch file, the compiled kernels, which of them, the
+// limit, and the process without which it has no business.
 // The launch file tells the parent how it went; a sanitizer's report goes to stderr.
 
 #include <dlfcn.h>
@@ -9,6 +10,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
 #include <unistd.h>
 
 #include "../include/cuda_host/entry.h"
@@ -69,13 +73,22 @@ void check_results(const LaunchFile& file) {
     }
 }
 
+// Even by SIGKILL; a tool or a hanging kernel can't hold this one back. Elsewhere the limit ends an orphan.
+void end_with(pid_t parent) {
+#if defined(__linux__)
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+    if (getppid() != parent) _exit(1);  // it ended before the line above
+}
+
 }  // namespace
 
 }  // namespace cuda_host
 
 int main(int count, char** words) {
     using namespace cuda_host;
-    if (count != 5) give_up("expected FILE_DESCRIPTOR KERNELS INDEX SECONDS");
+    if (count != 6) give_up("expected FILE_DESCRIPTOR KERNELS INDEX SECONDS PARENT");
+    end_with(atoi(words[5]));
     int descriptor = atoi(words[1]);
     auto& file = *static_cast<LaunchFile*>(
         check(mmap(nullptr, sizeof(LaunchFile), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)));
