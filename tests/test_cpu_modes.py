@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from processes import running, wait_until
 
 from helpers import compile_cuda, cpu, launch
 from helpers.cpu.build import cache_folder
+from helpers.processes import KEPT
 
 i32 = np.int32
 CHILD_MODES = [mode for mode in cpu.MODES if mode != "fast"]
@@ -264,15 +266,15 @@ def test_a_hanging_child_is_stopped_and_leaves_nothing(child_mode, monkeypatch, 
     if child_mode != "tsan":  # which holds signals back
         assert fault.thread == (3, 0, 0)
     assert list(tmp_path.iterdir()) == []
-    assert not any(str(cache_folder()).encode() in command for command in commands_of_children())
+    assert not any(str(cache_folder()).encode() in command for _, command in children_of(os.getpid()))
 
 
-def commands_of_children():
-    """The command line of each process that this one has started and that still runs."""
+def children_of(process):
+    """(id, command line) of each process that this one has started and that still runs."""
     for stat in glob.glob("/proc/[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            if int(Path(stat).read_text().rpartition(")")[2].split()[1]) == os.getpid():
-                yield Path(stat).with_name("cmdline").read_bytes()
+            if int(Path(stat).read_text().rpartition(")")[2].split()[1]) == process:
+                yield int(Path(stat).parent.name), Path(stat).with_name("cmdline").read_bytes()
 
 
 def test_a_child_that_dies_by_a_signal_says_so():
@@ -286,6 +288,47 @@ def test_prints_of_a_child_arrive(child_mode, capsys):
     with cpu.mode(child_mode):
         launch(kernel('if (t == 2) printf("thread %d of %d\\n", t, blockDim.x);', "int* out"), 1, 4, (None,))
     assert capsys.readouterr().out == "thread 2 of 4\n"
+
+
+LAUNCH_FOR_EVER = """
+import signal
+import numpy as np
+from helpers import compile_cuda, cpu, launch
+signal.signal(signal.SIGINT, signal.default_int_handler)
+spin = compile_cuda('\\nextern "C" __global__ void spin(int n) { volatile int* p = &n; while (*p) {} }', device="cpu")
+with cpu.mode("MODE"):
+    launch(spin.get_function("spin"), 1, 1, (np.int32(1),))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere an orphan ends at KERNEL_TIMEOUT")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_child_ends_with_its_parent(child_mode, number):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", LAUNCH_FOR_EVER.replace("MODE", child_mode)],
+        env=os.environ | {"KERNEL_TIMEOUT": "600"}, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    cache = str(cache_folder()).encode()
+
+    def runner():
+        """The id of the program that runs the launch. Compilers have other names."""
+        return next((child for child, command in children_of(parent.pid) if command.startswith(cache)), None)
+
+    wait_until(runner, 120)
+    child = runner()
+    parent.send_signal(number)
+    assert parent.wait(60) == -number
+    wait_until(lambda: not running(child), 20)
+
+
+def test_prints_without_end_are_cut(child_mode, monkeypatch, capsys):
+    """They cost neither this process's memory nor the notebook's, which shows all that arrives here."""
+    monkeypatch.setenv("KERNEL_TIMEOUT", "3")
+    fault = fault_of('for (int i = 0; t == 0; ++i) printf("%09d\\n", i);', child_mode)
+    assert fault.kind == "timeout"
+    said = capsys.readouterr().out
+    assert said.startswith("000000000\n000000001\n") and len(said) < 2 * KEPT + 200
+    assert int(said.partition(" bytes cut")[0].rpartition(" ")[2]) > 2 * KEPT
 
 
 def test_a_missing_tool_is_named_with_its_package(monkeypatch):
