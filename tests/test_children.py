@@ -65,6 +65,15 @@ def start_all_kinds_and_hang(folder):
     hold_the_lock(folder)
 
 
+def fork_while_waiting(folder):
+    """In the parent: a fork has all its descriptors, and lives longer."""
+    written(Path(folder), 1)
+    if os.fork() == 0:
+        note(folder, os.getpid())
+        time.sleep(60)
+        os._exit(0)
+
+
 def hold_the_lock_in_a_nested_child(folder):
     run_in_child(hold_the_lock, folder, timeout=600)
 
@@ -77,13 +86,16 @@ PARENT = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {tests!r})
-from test_children import run_in_child, {function}
+from threading import Thread
+from test_children import fork_while_waiting, run_in_child, {function}
+if {forks}:
+    Thread(target=fork_while_waiting, args=({folder!r},)).start()
 run_in_child({function}, {folder!r}, timeout=600)
 """
 
 
-def start_parent(function, folder):
-    program = PARENT.format(tests=str(Path(__file__).parent), function=function, folder=str(folder))
+def start_parent(function, folder, forks=False):
+    program = PARENT.format(tests=str(Path(__file__).parent), function=function, folder=str(folder), forks=forks)
     return subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
 
 
@@ -100,7 +112,18 @@ def test_all_that_a_child_started_ends_with_the_parent(number, tmp_path):
     assert ("KeyboardInterrupt" in error) == (number == signal.SIGINT)
 
 
-def test_an_interrupted_wait_ends_the_child_before_it_goes_on(tmp_path, monkeypatch):
+def test_a_fork_of_the_parent_is_not_taken_for_it(tmp_path):
+    parent = start_parent("hold_the_lock", tmp_path, forks=True)
+    processes = written(tmp_path, 2)
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: sum(map(running, processes)) == 1, 20)
+    for process in processes:
+        if running(process):
+            os.kill(process, signal.SIGKILL)
+
+
+def test_an_interrupted_wait_ends_the_child_before_it_goes_on(tmp_path):
     """As with Ctrl-C in a notebook, whose process lives on."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     from threading import Thread

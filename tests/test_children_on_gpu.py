@@ -18,9 +18,9 @@ HELD = 2 << 30  # bytes that a child takes, so that a card which doesn't get the
 NOISE = 64 << 20
 
 
-def kernel(name, parameters, code, device="cuda"):
+def kernel(name, parameters, code):
     source = f'\nextern "C" __global__ void {name}({parameters}) {{ {code} }}\n'
-    return compile_cuda(source, device=device).get_function(name)
+    return compile_cuda(source, device="cuda").get_function(name)
 
 
 def free():

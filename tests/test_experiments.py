@@ -285,17 +285,16 @@ def test_an_argument_that_cannot_be_loaded_there_is_an_exception():
     assert "an argument can't be unpickled in the child: ValueError: invalid literal" in outcome.message
 
 
-def return_twice():
-    """As after a fork that forgot its _exit. The other one comes second and would write its own report over ours."""
+def return_from_a_fork_only():
     if os.fork() == 0:
-        time.sleep(0.2)
-        raise KeyError("the other one")
+        return "not from the child that was asked"
     time.sleep(1)
-    return "this one"
+    os._exit(3)
 
 
 def test_a_fork_of_the_child_does_not_report():
-    assert run_in_child(return_twice).value == "this one"
+    outcome = run_in_child(return_from_a_fork_only)
+    assert outcome.status == "died" and "exit status 3" in outcome.message
 
 
 # ---- what is refused -----------------------------------------------------------------------------------
