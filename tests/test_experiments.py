@@ -245,6 +245,16 @@ def test_a_child_killed_in_its_report_is_told_from_one_that_left_none():
     assert outcome.message == "the child ended with exit status -9 (SIGKILL) while it wrote its report"
 
 
+def hang_after_the_report():
+    os._exit = lambda status: time.sleep(600)
+    return "a result"
+
+
+def test_the_limit_loses_no_result_that_is_there():
+    outcome = run_in_child(hang_after_the_report, timeout=10)
+    assert (outcome.status, outcome.value) == ("finished", "a result") and outcome.seconds >= 10
+
+
 def test_a_report_that_cannot_be_written_names_the_cause():
     outcome = run_in_child(return_more_than_fits)
     assert (outcome.status, outcome.type) == ("raised", "OSError")
