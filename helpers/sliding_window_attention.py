@@ -31,6 +31,8 @@ def sliding_window_attention(q, k_cache, v_cache, page_table, seq_lens, window, 
     page_table [B, pages] int32, pages of `page_size` tokens (1 to 64), padded with page 0; seq_lens [B] int32.
     The kernel loads whole tiles of 64 positions before it masks them. masking: "multiply" adds weight 0 times
     a masked value, "select" leaves it out. A request of length 0 gives NaN (0 / 0).
+    Scores and sums are float64: finite inputs give a finite output, and what is attended and is not finite (a NaN, a
+    score of +inf, a value of inf with weight 0) gives NaN as IEEE 754 has it.
 
     Raises TypeError or ValueError before anything is written. Contents of seq_lens and page_table are read unless
     KERNEL_CHECK=0 or a CUDA graph is being captured.

@@ -22,6 +22,8 @@ def sparse_attention(q, kv_cache, indices, seq_lens, sentinel="check"):
     indices [B, topk] int32, topk up to 2048; seq_lens [B] int32. Entry i of a row counts if i < seq_lens[b].
     sentinel: "check" skips entries that name no slot (-1, or N and above), "trust" reads every one unchecked:
     with a bad index it reads a neighbour's memory or dies of an illegal access. Nothing to attend to gives 0.
+    Scores and sums are float64: finite inputs give a finite output, and what is attended and is not finite (a NaN, a
+    score of +inf, a value of inf with weight 0) gives NaN as IEEE 754 has it.
 
     Raises TypeError or ValueError before anything is written; the indices' contents are the kernel's business.
     """

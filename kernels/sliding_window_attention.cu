@@ -22,7 +22,7 @@ enum class Masking { Multiply, Select };
 
 constexpr int kTile = 64;
 
-__device__ inline float minus_infinity() { return __uint_as_float(0xFF800000u); }  // NVRTC has no INFINITY macro
+__device__ inline double minus_infinity() { return __uint_as_float(0xFF800000u); }  // NVRTC has no INFINITY macro
 
 template <typename T, int kHeadDim, Masking kMasking>
 __global__ void sliding_window_attention(const T* __restrict__ q,              // [batch, heads, head_dim]
@@ -35,7 +35,7 @@ __global__ void sliding_window_attention(const T* __restrict__ q,              /
   __shared__ float query[kHeadDim];
   __shared__ float tile[kTile][kHeadDim + 1];  // + 1: the 64 threads that walk down a row each hit another bank
   __shared__ long long tile_row[kTile];        // where each position's row starts in the cache
-  __shared__ float score[kTile];
+  __shared__ double score[kTile];              // double has room for any product of two floats: see below
 
   const int request = blockIdx.x;
   const int head = blockIdx.y;
@@ -43,13 +43,15 @@ __global__ void sliding_window_attention(const T* __restrict__ q,              /
   const int thread = threadIdx.x;
   const int seq_len = seq_lens[request];
   const int window_start = seq_len > window ? seq_len - window : 0;
+  const auto attended = [&](int position) { return position >= window_start && position < seq_len; };
 
   const long long q_row = (static_cast<long long>(request) * heads + head) * kHeadDim;
   for (int d = thread; d < kHeadDim; d += blockDim.x) query[d] = static_cast<float>(q[q_row + d]);
 
   // Thread d owns output element d. The softmax is kept as it goes: the largest score so far, the sum of weights,
-  // and the weighted sum of values, both relative to that largest score.
-  float largest = minus_infinity(), sum = 0.0f, accumulator = 0.0f;
+  // and the weighted sum of values, both relative to that largest score. Real kernels keep them in float, where finite
+  // inputs can overflow to infinity; in double they can't, so what is not finite here came from q, K or V.
+  double largest = minus_infinity(), sum = 0.0, accumulator = 0.0;
 
   for (int tile_start = window_start / kTile * kTile; tile_start < seq_len; tile_start += kTile) {
     // 1. Where do the tile's 64 rows live? Beyond its last page the table counts as padded with page 0.
@@ -68,10 +70,9 @@ __global__ void sliding_window_attention(const T* __restrict__ q,              /
 
     // 3. One score a position. The mask comes here, after the load; it selects, so a NaN in K stops here.
     for (int i = thread; i < kTile; i += blockDim.x) {
-      float dot = 0.0f;
-      for (int d = 0; d < kHeadDim; ++d) dot += query[d] * tile[i][d];
-      const int position = tile_start + i;
-      score[i] = position >= window_start && position < seq_len ? dot * scale : minus_infinity();
+      double dot = 0.0;
+      for (int d = 0; d < kHeadDim; ++d) dot += static_cast<double>(query[d]) * tile[i][d];
+      score[i] = attended(tile_start + i) ? dot * scale : minus_infinity();
     }
     __syncthreads();
 
@@ -80,24 +81,26 @@ __global__ void sliding_window_attention(const T* __restrict__ q,              /
       tile[e / kHeadDim][e % kHeadDim] = static_cast<float>(v_cache[tile_row[e / kHeadDim] + e % kHeadDim]);
     __syncthreads();
 
-    // 5. Weights and the weighted sum. A masked score is -inf, so its weight is exactly 0.
-    float tile_largest = largest;
-    for (int i = 0; i < kTile; ++i) tile_largest = fmaxf(tile_largest, score[i]);
-    const float rescale = expf(largest - tile_largest);
+    // 5. Weights and the weighted sum. A masked score is -inf, so its weight is exactly 0. Where every score so far is
+    // -inf, -inf - largest would be NaN; relative to 0 their weights are 0, and a later finite score still counts.
+    double tile_largest = largest;
+    for (int i = 0; i < kTile; ++i) tile_largest = fmax(tile_largest, score[i]);
+    const double base = tile_largest == minus_infinity() ? 0.0 : tile_largest;
+    const double rescale = exp(largest - base);
     largest = tile_largest;
     sum *= rescale;
     accumulator *= rescale;
     for (int i = 0; i < kTile; ++i) {
-      const float weight = expf(score[i] - largest);
+      const double weight = exp(score[i] - base);
       sum += weight;
       if (thread < kHeadDim) {
         if (kMasking == Masking::Multiply) accumulator += weight * tile[i][thread];
-        if (kMasking == Masking::Select) accumulator += score[i] == minus_infinity() ? 0.0f : weight * tile[i][thread];
+        if (kMasking == Masking::Select) accumulator += attended(tile_start + i) ? weight * tile[i][thread] : 0.0;
       }
     }
     __syncthreads();  // the next tile overwrites score and tile
   }
 
   // A request of length 0 attends to nothing: 0 / 0, the first NaN of the story.
-  if (thread < kHeadDim) out[q_row + thread] = static_cast<T>(accumulator / sum);
+  if (thread < kHeadDim) out[q_row + thread] = static_cast<T>(static_cast<float>(accumulator / sum));
 }

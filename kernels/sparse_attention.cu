@@ -18,7 +18,7 @@ enum class Sentinel { Trust, Check };
 
 constexpr int kMaxTopK = 2048;
 
-__device__ inline float minus_infinity() { return __uint_as_float(0xFF800000u); }  // NVRTC has no INFINITY macro
+__device__ inline double minus_infinity() { return __uint_as_float(0xFF800000u); }  // NVRTC has no INFINITY macro
 
 template <typename T, Sentinel kSentinel>
 __global__ void sparse_attention(const T* __restrict__ q,            // [batch, heads, dim]
@@ -28,8 +28,8 @@ __global__ void sparse_attention(const T* __restrict__ q,            // [batch, 
                                  T* __restrict__ out,                // [batch, heads, dim]
                                  int heads, int dim, int topk, int num_slots, float scale) {
   __shared__ int slot[kMaxTopK];
-  __shared__ float weight[kMaxTopK];
-  __shared__ float warp_value[32];
+  __shared__ double weight[kMaxTopK];  // double has room for any product of two floats, so finite inputs stay finite
+  __shared__ double warp_value[32];
 
   const int request = blockIdx.x;
   const long long q_row = (static_cast<long long>(request) * heads + blockIdx.y) * dim;
@@ -43,36 +43,41 @@ __global__ void sparse_attention(const T* __restrict__ q,            // [batch, 
   __syncthreads();
 
   // Scores: a warp takes a token, its lanes share the dot product.
-  float largest = minus_infinity();
+  double largest = minus_infinity();
   for (int i = warp; i < count; i += num_warps) {
-    float dot = 0.0f;
+    double dot = 0.0;
     if (!skipped(i)) {
       const T* row = kv_cache + static_cast<long long>(slot[i]) * dim;  // the gather
-      for (int d = lane; d < dim; d += 32) dot += static_cast<float>(q[q_row + d]) * static_cast<float>(row[d]);
+      for (int d = lane; d < dim; d += 32)
+        dot += static_cast<double>(static_cast<float>(q[q_row + d])) * static_cast<float>(row[d]);
     }
     for (int step = 16; step > 0; step /= 2) dot += __shfl_xor_sync(0xFFFFFFFFu, dot, step);
-    const float score = skipped(i) ? minus_infinity() : dot * scale;
+    const double score = skipped(i) ? minus_infinity() : dot * scale;
     if (lane == 0) weight[i] = score;
-    largest = fmaxf(largest, score);
+    largest = fmax(largest, score);
   }
   if (lane == 0) warp_value[warp] = largest;
   __syncthreads();
-  for (int w = 0; w < num_warps; ++w) largest = fmaxf(largest, warp_value[w]);
+  for (int w = 0; w < num_warps; ++w) largest = fmax(largest, warp_value[w]);
 
-  // Weights. A skipped token's score is -inf and its weight exactly 0; with no token at all, all weights are 0.
-  for (int i = thread; i < count; i += blockDim.x)
-    weight[i] = weight[i] == minus_infinity() ? 0.0f : expf(weight[i] - largest);
+  // Weights. A skipped token's score is -inf and its weight exactly 0.
+  for (int i = thread; i < count; i += blockDim.x) weight[i] = exp(weight[i] - largest);
   __syncthreads();
-  float sum = 0.0f;
-  for (int i = 0; i < count; ++i) sum += weight[i];
+  double sum = 0.0;
+  int num_attended = 0;
+  for (int i = 0; i < count; ++i) {
+    sum += weight[i];
+    if (!skipped(i)) ++num_attended;
+  }
 
   // Values: thread d owns output element d. A skipped row is not read again.
   for (int d = thread; d < dim; d += blockDim.x) {
-    float accumulator = 0.0f;
+    double accumulator = 0.0;
     for (int i = 0; i < count; ++i) {
       if (skipped(i)) continue;
       accumulator += weight[i] * static_cast<float>(kv_cache[static_cast<long long>(slot[i]) * dim + d]);
     }
-    out[q_row + d] = static_cast<T>(sum > 0.0f ? accumulator / sum : 0.0f);
+    // Nothing to attend to gives 0. `sum > 0` would be no test for that: it is false for NaN, and would hide it.
+    out[q_row + d] = static_cast<T>(static_cast<float>(num_attended > 0 ? accumulator / sum : 0.0));
   }
 }
