@@ -1,10 +1,11 @@
-"""Random rows through both kernels, each slot and byte compared with plain torch on the same device.
+"""Random calls of the kernels: slots and bytes compared with plain torch on the same device, attention with float64.
 
-    python -m helpers.sweep --rows 100000     rows for each kernel; fewer by default on a CPU
+    python -m helpers.sweep --rows 100000     rows for each kernel, some minutes on a GPU; fewer by default on a CPU
     KERNEL_MODE=checked python -m helpers.sweep --rows 200     the same under AddressSanitizer, on a CPU
 
 Each batch draws its shape, input family, ragged lengths, k, page size and strides. Outputs start poisoned, and each
-launch is repeated four times. Prints a line a family; exit status 1 if a row is wrong or two repeats differ.
+launch is repeated four times. The two attention kernels get a call for every five rows, of values at which attention
+goes wrong. Prints a line a family; exit status 1 if a row is wrong or two repeats differ.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from unittest.mock import patch
 
 import torch
 
+from .hard_values import sparse_call, window_call, wrong_rows
 from .inputs import SCORE_FAMILIES
 from .kernel import device
 from .memory import poisoned
@@ -163,19 +165,42 @@ def sweep_store_cache(where, rows, seed=0) -> dict[str, Tally]:
             return tallies
 
 
+def _sweep_attention(call, where, rows, seed) -> dict[str, Tally]:
+    draw, tallies = random.Random(seed), {"fp32": Tally(), "bf16": Tally()}
+    for number in range(-(-rows // 5)):
+        kind, dtype, limit = (("fp32", torch.float32, 1e-6), ("bf16", torch.bfloat16, 8e-3))[number % 2]
+        drawn = call(draw, where, dtype)
+        for how, actual in drawn.run.items():
+            wrong = wrong_rows(actual, drawn.expected[how], limit)
+            tallies[kind].add(wrong, 0, f"call {number} of seed {seed}: {how}, {drawn.what}")
+    return tallies
+
+
+def sweep_window_attention(where, rows, seed=0) -> dict[str, Tally]:
+    """Tallies by dtype of rows // 5 calls of sliding_window_attention, with both maskings."""
+    return _sweep_attention(window_call, where, rows, seed)
+
+
+def sweep_sparse_attention(where, rows, seed=0) -> dict[str, Tally]:
+    """Tallies by dtype of rows // 5 calls of sparse_attention, with "trust" too where nothing is to be skipped."""
+    return _sweep_attention(sparse_call, where, rows, seed)
+
+
 KERNELS: dict[str, Callable[..., dict[str, Tally]]] = {
     "exact_topk": sweep_exact_topk,
     "store_cache": sweep_store_cache,
+    "sliding_window_attention": sweep_window_attention,
+    "sparse_attention": sweep_sparse_attention,
 }
 
 
 def report(kernel: str, tallies: dict[str, Tally]) -> bool:
     """Print a line a family and the sum. Returns whether all rows are right in every repeat."""
-    print(f"\n{kernel:16} {'rows':>8} {'wrong':>6} {'repeats that differ':>20}")
+    print(f"\n{kernel:24} {'rows':>8} {'wrong':>6} {'repeats that differ':>20}")
     for name, tally in tallies.items():
-        print(f"{name:16} {tally.rows:8} {tally.wrong:6} {tally.changed:20}")
+        print(f"{name:24} {tally.rows:8} {tally.wrong:6} {tally.changed:20}")
     rows, wrong, changed = (sum(getattr(t, part) for t in tallies.values()) for part in ("rows", "wrong", "changed"))
-    print(f"{'all':16} {rows:8} {wrong:6} {changed:20}   {REPEATS} launches of each", flush=True)
+    print(f"{'all':24} {rows:8} {wrong:6} {changed:20}", flush=True)
     for tally in tallies.values():
         if tally.first:
             print(f"first: {tally.first}")

@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 
-from helpers import inputs, sweep
+from helpers import hard_values, inputs, sweep
 from helpers.reference import slots_of, topk_reference
 
 
@@ -88,3 +88,25 @@ def test_it_counts_a_write_to_a_slot_that_nobody_aims_at(device, monkeypatch):
 
     monkeypatch.setattr(sweep, "store_cache", one_byte_more)
     assert sums(sweep.sweep_store_cache(device, 1))[1] > 0
+
+
+ATTENTION = {
+    "sliding_window_attention": sweep.sweep_window_attention,
+    "sparse_attention": sweep.sweep_sparse_attention,
+}
+MISTAKES = {
+    "hides NaN": torch.nan_to_num,
+    "a little off": lambda out: out + 0.02 * out.abs().nan_to_num().amax(dim=2, keepdim=True),
+    "heads swapped": lambda out: out.flip(1),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("name", ATTENTION)
+def test_it_counts_wrong_attention(name, mistake, device, monkeypatch):
+    run = ATTENTION[name]
+    rows, wrong, _ = sums(run(device, 200))
+    assert rows >= 40 and wrong == 0
+    right = getattr(hard_values, name)
+    monkeypatch.setattr(hard_values, name, lambda *a, **kw: MISTAKES[mistake](right(*a, **kw)))
+    assert sums(run(device, 200))[1] > 0
