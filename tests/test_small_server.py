@@ -197,6 +197,18 @@ def test_the_pool_is_guarded_on_a_cpu():
 # ------------------------------------------------------------ the engine, broken
 
 
+def test_a_nan_in_a_live_row_of_the_sparse_layer_is_seen(device, arrivals):
+    """Red if attention makes a number of it: the monitor would stay silent while the answer is wrong."""
+    engine = Engine(load().to(device), recorded=False)
+    for asked in asked_of(arrivals):
+        engine.submit(asked.prompt, len(asked.answer))
+    engine.step()
+    sick = engine.running[1]
+    rows, _ = engine.pool.layers[Sizes().layers.index("sparse")]
+    rows.unflatten(0, (-1, engine.capacity.page_size))[sick.pages] = torch.nan
+    done = serve(engine, [])
+    assert [request.number for request in done if request.had_nan] == [sick.number]
+
 def broken(device, variant, arrivals, concurrency=4):
     return run_in_child(trial, variant, arrivals, [concurrency], device=device, timeout=240, **CHILD)
 
