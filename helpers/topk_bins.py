@@ -4,8 +4,11 @@ import torch
 
 
 def coarse_bin(scores, bits=12):
-    """Bin of each score (int64, like `scores`): the top `bits` of an order-preserving image of its fp16 rounding."""
-    half = scores.half().view(torch.int16).long() & 0xFFFF
+    """Bin of each score (int64, like `scores`): the top `bits` of an order-preserving image of its fp16 rounding.
+
+    As on a GPU, every NaN rounds to the fp16 value 0x7FFF, so its bin is the highest.
+    """
+    half = torch.where(scores.isnan(), 0x7FFF, scores.half().view(torch.int16).long() & 0xFFFF)
     image = torch.where(half >= 0x8000, half ^ 0xFFFF, half | 0x8000)
     return image >> (16 - bits)
 

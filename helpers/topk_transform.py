@@ -37,7 +37,7 @@ def topk_transform(scores, seq_lens, page_table, topk=2048, page_size=64, overfl
     The others select by coarse bins, in no particular order, and differ in what becomes of slots that nobody fills,
     because more than `max_ties` scores share the threshold bin: "unwritten" keeps what shared memory held (the bug),
     "sentinel" writes -1 (sgl-project/sglang#30512), "position" writes the slot's own number (#30645, which also
-    raised the cap to 2048).
+    raised the cap to 2048). In their coarse bins a NaN score is the largest, where "exact" ranks it last.
     max_ties, bin_bits: their cap, and the leading bits of the fp16 score that name its bin (12 in the engine; lessons
     use fewer); "exact" has neither.
     out, raw_out: int32 [B, topk] to write to; raw_out gets positions instead of slots.

@@ -1,11 +1,13 @@
+import numpy as np
 import pytest
 import torch
 from common import refused, same_bits
 
 from helpers import inputs
+from helpers.kernel import compile_cuda, launch
 from helpers.memory import is_poison, left_in_shared, poisoned
 from helpers.reference import topk_reference
-from helpers.topk_bins import split
+from helpers.topk_bins import coarse_bin, split
 from helpers.topk_transform import topk_transform
 
 GARBAGE = 11  # a plausible position: what an earlier row leaves behind
@@ -208,3 +210,31 @@ def test_bad_input_says_what_is_wrong_and_writes_nothing(device):
             topk_transform(*arguments, **({"topk": 16, "out": out} | options))
     assert bool(is_poison(out).all())
     assert topk_transform(scores[:0], lens[:0], table[:0], 16).shape == (0, 16)
+
+
+BINS = """
+#include "topk_transform.cu"
+extern "C" __global__ void bins(const float* scores, int* out, int n) {
+  for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = coarse_bin<12>(scores[i]);
+}
+"""
+
+
+def test_the_model_has_the_kernels_bins(device):
+    """NaN of either sign and with any payload, infinities, ends of ranges, and a sweep over all exponents."""
+    bits = [0x7FC00000, 0x7F800001, 0x7FFFFFFF, 0x7F800000, 0x477FE000, 0x477FF000, 0x33000000, 1, 0]
+    bits = torch.tensor([magnitude + sign for magnitude in bits for sign in (0, 2**31)])
+    swept = torch.randint(-(2**31), 2**31, (4000,), generator=inputs.generator(0))
+    scores = torch.cat([bits, swept]).to(torch.int32).view(torch.float32)
+    out = torch.full((len(scores),), -1, dtype=torch.int32, device=device)
+    kernel = compile_cuda(BINS, ["bins"], device=device.type).get_function("bins")
+    launch(kernel, 1, 128, (scores.to(device), out, np.int32(len(scores))))
+    assert torch.equal(out.cpu().long(), coarse_bin(scores))
+    assert set(coarse_bin(scores)[scores.isnan()].tolist()) == {4095}
+
+
+@pytest.mark.parametrize("nan", (torch.nan, -torch.nan))
+@pytest.mark.parametrize("overflow", ("sentinel", "position", "exact"))
+def test_a_nan_is_the_largest_for_coarse_bins_and_the_last_for_the_exact_one(device, overflow, nan):
+    row = torch.tensor([[-1.0, nan, 2.0]])
+    assert select(row, device, 1, overflow=overflow).tolist() == [2 if overflow == "exact" else 1]
