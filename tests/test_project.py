@@ -1,5 +1,6 @@
 """The project around the lessons: one list of dependencies, two commands, nothing of one person's machine."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -29,15 +30,40 @@ def test_environment_yml_agrees_with_pyproject():
     text = (ROOT / "environment.yml").read_text()
     items = re.findall(r"^ *- (.+)$", text.split("dependencies:")[1], re.MULTILINE)
     assert items[1:3] == ["pip", "pip:"]
-    assert items[3:] == [f"-e .[{EXTRAS}]"]
+    assert items[3:] == ["-c .ci/constraints.txt", f"-e .[{EXTRAS}]"]
     conda_python = re.fullmatch(r"python=3\.(\d+)", items[0])
     lowest, highest = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", PROJECT["requires-python"]).groups()
     assert int(lowest) <= int(conda_python[1]) < int(highest)
     assert f"name: {PROJECT['name']}" in text
 
 
-def test_make_installs_what_environment_yml_installs():
-    assert f"-e '.[{EXTRAS}]'" in MAKEFILE
+def what_make_installs(folder, *arguments):
+    """The commands that `make install` would run in a checkout with a .venv, as make prints them."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    done = subprocess.run(["make", "-n", "install", *arguments], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A folder with what `make install` looks at, and a .venv that was installed after all of it."""
+    for name in ("Makefile", "pyproject.toml", ".ci/constraints.txt", ".venv/bin/python", ".venv/.installed"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes((ROOT / name).read_bytes() if not name.startswith(".venv") else b"")
+        os.utime(path, (2000, 2000) if name == ".venv/.installed" else (1000, 1000))
+    return tmp_path
+
+
+@pytest.mark.parametrize("changed", ["pyproject.toml", ".ci/constraints.txt"])
+def test_make_installs_what_environment_yml_installs_whenever_that_changes(checkout, changed):
+    assert "pip install" not in what_make_installs(checkout)
+    os.utime(checkout / changed, (3000, 3000))
+    assert f"-c .ci/constraints.txt -e '.[{EXTRAS}]'" in what_make_installs(checkout)
+    newest = what_make_installs(checkout, "CONSTRAINTS=")
+    assert ("pip install" in newest) == (changed == "pyproject.toml") and "-c " not in newest
 
 
 def test_every_dependency_is_pinned():
@@ -61,9 +87,9 @@ def test_links_in_readme_lead_somewhere():
     assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
 
 
-@pytest.mark.parametrize("path", [".ci/run", ".github/workflows/test.yml"])
+@pytest.mark.parametrize("path", [".ci/run", ".github/workflows/test.yml", ".github/workflows/newest.yml"])
 def test_automation_calls_make_test(path):
-    assert re.search(r"\bmake test$", (ROOT / path).read_text(), re.MULTILINE)
+    assert re.search(r"\bmake test(?: CONSTRAINTS=)?$", (ROOT / path).read_text(), re.MULTILINE)
 
 
 def test_no_traces_of_one_machine():
