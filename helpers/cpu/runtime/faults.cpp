@@ -1,5 +1,6 @@
 // How a launch ends early: a fault that the scheduler found, or a signal that must not end the process.
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +21,8 @@ constexpr int kSignalCount = sizeof kSignals / sizeof kSignals[0];
 
 constexpr size_t kSignalStackBytes = 64 * 1024;
 sigjmp_buf before_launch;
+pthread_t launching;
+struct sigaction old_actions[kSignalCount];
 
 const char* kind_of(int signal) {
     switch (signal) {
@@ -41,7 +44,19 @@ unsigned long long instruction(const void* context) {
 #endif
 }
 
+// A signal that came to another thread. An interrupt is meant for the launch: where a worker launches, the system still
+// gives it to the main thread. A fault is that thread's own: back to who handled it before, to whom it comes again.
+void on_other_thread(int signal) {
+    if (signal == SIGINT) {
+        pthread_kill(launching, SIGINT);
+        return;
+    }
+    for (int i = 0; i < kSignalCount; ++i)
+        if (kSignals[i] == signal) sigaction(signal, &old_actions[i], nullptr);
+}
+
 void on_signal(int signal, siginfo_t* info, void* context) {
+    if (!pthread_equal(pthread_self(), launching)) return on_other_thread(signal);
     char text[64] = "";
     if (signal == SIGSEGV || signal == SIGBUS) snprintf(text, sizeof text, "access to address %p", info->si_addr);
     note_fault(kind_of(signal), text, {nullptr, 0});
@@ -65,7 +80,8 @@ extern "C" int cuda_host_run(cuda_host::Invoke kernel, void** arguments, cuda_ho
     stack.ss_sp = signal_stack;
     stack.ss_size = kSignalStackBytes;
     sigaltstack(&stack, &old_stack);
-    struct sigaction action = {}, old_actions[kSignalCount];
+    launching = pthread_self();
+    struct sigaction action = {};
     action.sa_sigaction = on_signal;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     for (int i = 0; i < kSignalCount; ++i) sigaction(kSignals[i], &action, &old_actions[i]);
