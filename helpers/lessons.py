@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 
-from helpers import checks
+from helpers import checks, lesson_memory
 from helpers.doctor import compiler, cuda_majors, driver_version, versions
 from helpers.kernel import device
 
@@ -119,6 +119,8 @@ def banner() -> None:
     ours, cupys = cuda_majors()
     if ours and cupys and ours != cupys:
         print(f"WARNING: torch uses CUDA {ours} and CuPy CUDA {cupys}. Install cupy-cuda{ours}x instead.")
+    if too_little := lesson_memory.warning():
+        print(too_little)
 
 
 def excerpt(kernel: str, first: str, last: str | None = None) -> None:

@@ -9,6 +9,7 @@ import tomllib
 
 import pytest
 
+from helpers import lesson_memory
 from helpers.lessons import NOTEBOOKS, ROOT, lessons, read, with_map
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -80,6 +81,11 @@ def test_readme_has_the_two_commands(command):
 def test_readme_has_the_map_of_the_lessons():
     text = (ROOT / "README.md").read_text()
     assert with_map(text) == text, "run: python -m helpers.lessons map"
+
+
+def test_readme_says_how_much_memory_the_largest_lesson_takes():
+    said = re.findall(r"takes up to\s+(\d+) MiB", (ROOT / "README.md").read_text())
+    assert said == [str(lesson_memory.stated())]
 
 
 def test_links_in_readme_lead_somewhere():
