@@ -168,3 +168,22 @@ def test_a_compile(notebook):
     assert nothing_half_done(notebook) and set((notebook.folder / "cache").iterdir()) == before
     hold.unlink()
     assert notebook.run(cell) == "42"
+
+
+def test_a_child(notebook):
+    mark = notebook.folder / "child"
+    cell = f"answer = run_in_child(child, {str(mark)!r}, {{}}).value"
+    assert notebook.interrupted(cell.format(600), once=mark.exists).startswith("KeyboardInterrupt")
+    assert nothing_half_done(notebook) and notebook.run(cell.format(0)) == "42"
+
+
+def test_children_in_threads(notebook):
+    """As lesson 31 runs them. The cell ends at once; the threads let the children that have begun come to their end."""
+    mark = notebook.folder / "children"
+    cell = f"""
+        with ThreadPoolExecutor(2) as pool:
+            runs = [pool.submit(run_in_child, child, {str(mark)!r}, {{}}) for _ in range(3)]
+        answer = runs[-1].result().value
+    """
+    assert notebook.interrupted(cell.format(1), once=mark.exists).startswith("KeyboardInterrupt")
+    assert notebook.run(cell.format(0)) == "42" and nothing_half_done(notebook)
