@@ -8,38 +8,65 @@ import torch
 
 from .kernel import compile_cuda, launch
 
-LIST_BYTES = 12288 * 6  # kListed scores of four bytes, and their offsets of two
+LISTED = 12288  # scores that a block's lists hold, 6 bytes each: four for the score, two for where it was
+LISTED_IN_LITTLE = 6144  # the same where a block can't have that much shared memory, as on sm_75
+LIST_ENTRY_BYTES = 6
+STATIC_BYTES = 26 * 1024  # at most so much shared memory is the kernel's own; tests/kernels/test_cubins.py reads it
 MAX_LENGTH = 2**20
 MAX_CLUSTER = 16
 LARGEST_PORTABLE_CLUSTER = 8  # a larger one has to be asked for, and not every GPU has it
 
 
 class Launch(typing.NamedTuple):
-    """threads: of a block. items: scores that a thread holds in registers, 0 for lists. cluster: blocks a row."""
+    """threads: of a block. items: scores that a thread holds in registers, 0 for lists. cluster: blocks a row.
+    listed: scores that a block's lists hold."""
 
     threads: int
     items: int
     cluster: int
+    listed: int = LISTED
+
+    def kernel(self, pdl=False):
+        """The name of the kernel's instance."""
+        flags = f"{'true' if pdl else 'false'}, {self.listed}"
+        return f"exact_topk<{self.threads}, {self.items}, {self.cluster}, {flags}>"
+
+    @property
+    def shared_bytes(self):
+        """Dynamic shared memory of a block."""
+        return 0 if self.items else LIST_ENTRY_BYTES * self.listed
 
 
-def choose_launch(batch, length, multiprocessors, clusters):
-    """The Launch for scores [batch, length].
+class Limits(typing.NamedTuple):
+    """Of a device: multiprocessors; max_cluster: blocks that can share a row; shared_bytes: that a block can have."""
+
+    multiprocessors: int
+    max_cluster: int
+    shared_bytes: int
+
+
+CPU_LIMITS = Limits(multiprocessors=1, max_cluster=1, shared_bytes=227 * 1024)  # it runs blocks one by one
+
+
+def choose_launch(batch, length, limits):
+    """The Launch for scores [batch, length] on a device with these Limits.
 
     A short row fits the registers of one block; while each row has a multiprocessor to itself, one of twice the length
-    too. A long one is shared by as many blocks as there are multiprocessors to spare (`clusters`: whether the device
-    has clusters), while each still has 8192 scores to read. Larger blocks where one has very much to read.
+    too. A long one is shared by as many blocks as there are multiprocessors to spare, while each still has 8192 scores
+    to read. Larger blocks where one has very much to read, and shorter lists where shared memory is little.
     """
     if length <= 8192:
         return Launch(1024, 8, 1)
-    if length <= 16384 and batch <= multiprocessors:
+    if length <= 16384 and batch <= limits.multiprocessors:
         return Launch(1024, 16, 1)
     cluster = 1
-    while clusters and cluster < MAX_CLUSTER and 2 * cluster * batch <= multiprocessors:
+    while cluster < limits.max_cluster and 2 * cluster * batch <= limits.multiprocessors:
         if length < 2 * cluster * 8192:
             break
         cluster *= 2
-    large = length >= 65536 * cluster and batch * cluster <= multiprocessors
-    return Launch(1024 if large else 512, 0, cluster)
+    large = length >= 65536 * cluster and batch * cluster <= limits.multiprocessors
+    fits = STATIC_BYTES + LIST_ENTRY_BYTES * LISTED <= limits.shared_bytes
+    return Launch(1024 if large else 512, 0, cluster, LISTED if fits else LISTED_IN_LITTLE)
 
 
 def launch_exact(scores, seq_lens, page_table, topk, page_size, out, raw_out, pdl, shape=None):
@@ -48,27 +75,32 @@ def launch_exact(scores, seq_lens, page_table, topk, page_size, out, raw_out, pd
     Raises ValueError for a shape whose registers can't hold a row.
     """
     batch, length = scores.shape
-    shape = shape or choose_launch(batch, length, *_device_limits(scores.device))
+    shape = shape or choose_launch(batch, length, _limits(scores.device))
     if shape.items and length > shape.threads * shape.items:
         raise ValueError(f"{shape} holds {shape.threads * shape.items} scores in registers, but a row has {length}")
-    name = f"exact_topk<{shape.threads}, {shape.items}, {shape.cluster}, {'true' if pdl else 'false'}>"
+    name = shape.kernel(pdl)
     kernel = compile_cuda("exact_topk.cu", [name], device=scores.device.type).get_function(name)
     if shape.cluster > LARGEST_PORTABLE_CLUSTER:
         _allow_cluster(kernel)
     scalars = [np.int32(length), np.int64(scores.stride(0)), np.int32(page_table.shape[1]), np.int32(topk)]
     scalars += [np.int32(page_size.bit_length() - 1)]
     arguments = (scores, seq_lens, page_table, out, raw_out, *scalars)
-    shared = 0 if shape.items else LIST_BYTES
-    launch(kernel, (batch * shape.cluster,), (shape.threads,), arguments, shared_mem=shared, pdl=pdl)
+    launch(kernel, (batch * shape.cluster,), (shape.threads,), arguments, shared_mem=shape.shared_bytes, pdl=pdl)
 
 
 @functools.cache
-def _device_limits(device):
-    """(multiprocessors, whether there are clusters). The CPU build runs blocks one by one, so it has none."""
+def _limits(device):
     if device.type == "cpu":
-        return 1, False
+        return CPU_LIMITS
     properties = torch.cuda.get_device_properties(device)
-    return properties.multi_processor_count, properties.major >= 9
+    return gpu_limits(properties.major, properties.multi_processor_count, properties.shared_memory_per_block_optin)
+
+
+def gpu_limits(major, multiprocessors, shared_bytes):
+    """The Limits of a GPU whose compute capability starts with `major`. Clusters came with 9; larger ones than every
+    GPU since then can run are for the large parts of a data center, 9 and 10."""
+    max_cluster = 1 if major < 9 else MAX_CLUSTER if major <= 10 else LARGEST_PORTABLE_CLUSTER
+    return Limits(multiprocessors, max_cluster, shared_bytes)
 
 
 @functools.cache

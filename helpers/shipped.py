@@ -12,7 +12,7 @@ import time
 import torch
 
 from . import cpu, inputs, memory
-from .exact_topk import Launch, launch_exact
+from .exact_topk import LISTED_IN_LITTLE, Launch, launch_exact
 from .kernel import device
 from .sliding_window_attention import MASKINGS, sliding_window_attention
 from .sparse_attention import SENTINELS, sparse_attention
@@ -62,8 +62,10 @@ def run_topk_transform(where):
 
 
 def run_exact_topk(where):
-    """A row in registers, rows in lists; ties; and on a GPU every cluster, so that blocks read each other's memory."""
+    """A row in registers, rows in lists, also in lists as short as older GPUs have room for; ties; and on a GPU every
+    cluster, so that blocks read each other's memory."""
     shapes = [Launch(1024, 8, 1), Launch(1024, 16, 1), Launch(1024, 0, 1), Launch(512, 0, 1)]
+    shapes += [Launch(threads, 0, 1, LISTED_IN_LITTLE) for threads in (512, 1024)]
     if where == "cuda":
         shapes += [Launch(threads, 0, cluster) for threads in (512, 1024) for cluster in (2, 4, 8, 16)]
     scores = torch.cat([inputs.field_row(), inputs.scores("8 values", 2, 7613)]).to(where)

@@ -20,7 +20,9 @@
 //
 // kItems: scores that a thread holds in registers; 0 = lists in shared memory, for rows of any length.
 // kCluster: blocks that share a row. They read each other's shared memory, which takes sm_90; elsewhere it is 1.
-//   launch: exact_topk<1024, 8, 1, false><<<batch * kCluster, 1024, kItems == 0 ? list_bytes : 0>>>(...)
+// kListed: scores that a block's lists hold, 6 bytes each. 12288 take more than the 64 KiB that a block can have on
+//   sm_75; with half as many, more lists are full, and more of the row is read again.
+//   launch: exact_topk<1024, 8, 1, false><<<batch * kCluster, 1024, kItems == 0 ? 6 * kListed : 0>>>(...)
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define PDL_WAIT() asm volatile("griddepcontrol.wait;" ::: "memory")
@@ -40,10 +42,9 @@
 
 constexpr int kNoToken = -1;
 constexpr int kMaxTopk = 2048;
-constexpr int kListed = 12288;  // scores that a block's lists hold, 6 bytes each
-constexpr int kStep = 128;      // scores of a long row that a warp reads at a time: 4 a lane
-constexpr int kPlaces = 256;    // where the sample looks at a long row: at four neighbours each
-constexpr int kFew = 128;       // keys that are ranked, not counted
+constexpr int kStep = 128;    // scores of a long row that a warp reads at a time: 4 a lane
+constexpr int kPlaces = 256;  // where the sample looks at a long row: at four neighbours each
+constexpr int kFew = 128;     // keys that are ranked, not counted
 constexpr unsigned int kFullWarp = 0xFFFFFFFF;
 
 constexpr unsigned int kAbsent = 0;               // the key of no score
@@ -92,6 +93,41 @@ __device__ __forceinline__ void cluster_sync() {
     CLUSTER_WAIT();
   }
 }
+
+// Sum, largest and smallest of a warp's values, in every lane: one instruction each since sm_80, five exchanges before.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <typename T>
+__device__ __forceinline__ T warp_sum(T value) {
+  return __reduce_add_sync(kFullWarp, value);
+}
+
+__device__ __forceinline__ unsigned int warp_max(unsigned int value) {
+  return __reduce_max_sync(kFullWarp, value);
+}
+
+__device__ __forceinline__ unsigned int warp_min(unsigned int value) {
+  return __reduce_min_sync(kFullWarp, value);
+}
+#else
+template <typename T>
+__device__ __forceinline__ T warp_sum(T value) {
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) value += __shfl_xor_sync(kFullWarp, value, step);
+  return value;
+}
+
+__device__ __forceinline__ unsigned int warp_max(unsigned int value) {
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) value = max(value, __shfl_xor_sync(kFullWarp, value, step));
+  return value;
+}
+
+__device__ __forceinline__ unsigned int warp_min(unsigned int value) {
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) value = min(value, __shfl_xor_sync(kFullWarp, value, step));
+  return value;
+}
+#endif
 
 // Sum over this lane and the lanes before it.
 __device__ __forceinline__ unsigned int up_to_lane(unsigned int value) {
@@ -151,7 +187,7 @@ __device__ __forceinline__ void load_scores(const float* row, int position, int 
   }
 }
 
-template <int kThreads, int kItems, int kCluster, bool kPdl>
+template <int kThreads, int kItems, int kCluster, bool kPdl, int kListed = 12288>
 __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     const float* __restrict__ scores,    // [batch] rows of length, score_stride apart; the first seq_len count
     const int* __restrict__ seq_lens,    // [batch], negative counts as 0, more than length as length
@@ -166,6 +202,7 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
   constexpr int kRun = kBins > kThreads ? kBins / kThreads : 1;  // bins a thread
   constexpr bool kAlone = kCluster == 1;
   static_assert(kItems == 0 || kAlone, "only a row that one block holds is kept in registers");
+  static_assert(kListed % kWarps == 0, "each warp's list is as long");
   static_assert(kGroup <= 16, "marks_of has 16 bits for them");
   static_assert(kThreads >= kFew && kThreads >= kPlaces, "a thread for each");
   __shared__ int histogram[2][kBins];
@@ -270,8 +307,8 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     if (lane == 31) warp_total[warp] = up_to_here;
     __syncthreads();
     const int total = lane < kWarps ? warp_total[lane] : 0;
-    const bool enough = __reduce_add_sync(kFullWarp, total) >= range.wanted;
-    int above = __reduce_add_sync(kFullWarp, lane < warp ? total : 0) + up_to_here - in_run;
+    const bool enough = warp_sum(total) >= range.wanted;
+    int above = warp_sum(lane < warp ? total : 0) + up_to_here - in_run;
     if (above < range.wanted && range.wanted <= above + in_run) {  // true for one thread, if there are enough
       int bin = top, members = counts[0];
 #pragma unroll
@@ -313,17 +350,17 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
 #pragma unroll
     for (int step = 1; step < (kItems > 0 ? 8 : 2); step *= 2)
       largest = max(largest, __shfl_xor_sync(kFullWarp, largest, step));
-    high_here = __reduce_max_sync(kFullWarp, largest);
+    high_here = warp_max(largest);
     const unsigned int guess = half ? largest : sample[0];
-    low_here = __reduce_min_sync(kFullWarp, guess == kAbsent ? kHighest : guess);
+    low_here = warp_min(guess == kAbsent ? kHighest : guess);
   }
   if (lane == 0) {
     warp_low[warp] = low_here;
     warp_high[warp] = high_here;
   }
   __syncthreads();
-  unsigned int bar = max(kLowest + 1, __reduce_min_sync(kFullWarp, warp_low[lane % kWarps]));
-  const unsigned int sample_high = max(bar, __reduce_max_sync(kFullWarp, warp_high[lane % kWarps]));
+  unsigned int bar = max(kLowest + 1, warp_min(warp_low[lane % kWarps]));
+  const unsigned int sample_high = max(bar, warp_max(warp_high[lane % kWarps]));
   if (kItems == 0) {
     // A list should be short: as large a part of the sample as topk is of the row, and five standard deviations more.
     const float expected = 1024.0f * topk / seq_len;
@@ -431,8 +468,8 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
           largest = max(largest, keys[c]);
         }
       });
-      smallest = __reduce_min_sync(kFullWarp, smallest);
-      largest = __reduce_max_sync(kFullWarp, largest);
+      smallest = warp_min(smallest);
+      largest = warp_max(largest);
       if (lane == 0) {
         atomicMin(first_smallest, smallest);
         atomicMax(first_largest, largest);
@@ -493,17 +530,17 @@ __global__ void CLUSTER_OF(kCluster) __launch_bounds__(kThreads) exact_topk(
     marks = marks_of(keys, range);
     counts_here += counts_of(marks);
   });
-  const unsigned int warp_counts = __reduce_add_sync(kFullWarp, counts_here);
+  const unsigned int warp_counts = warp_sum(counts_here);
   if (lane == 0) warp_total[warp] = warp_counts;
   __syncthreads();
   const unsigned int total = lane < kWarps ? warp_total[lane] : 0;
-  unsigned int before = __reduce_add_sync(kFullWarp, lane < warp ? total : 0u);
+  unsigned int before = warp_sum(lane < warp ? total : 0u);
   int block_first = 0, block_count = topk;  // the slots that this block fills
   if (!kAlone) {
-    const unsigned int all_counts = __reduce_add_sync(kFullWarp, total);
+    const unsigned int all_counts = warp_sum(total);
     if (threadIdx.x == 0) block_counts = all_counts;
     cluster_sync<kCluster>();
-    const unsigned int before_block = __reduce_add_sync(kFullWarp, lane < rank ? *in_block(&block_counts, lane) : 0u);
+    const unsigned int before_block = warp_sum(lane < rank ? *in_block(&block_counts, lane) : 0u);
     CLUSTER_ARRIVE();
     before += before_block;
     block_first = selected(before_block, range);

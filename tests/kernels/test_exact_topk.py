@@ -6,14 +6,15 @@ from common import any_example, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import inputs
-from helpers.exact_topk import Launch, choose_launch, launch_exact
+from helpers import exact_topk, inputs, kernel
+from helpers.exact_topk import CPU_LIMITS, LISTED_IN_LITTLE, Launch, choose_launch, gpu_limits, launch_exact
 from helpers.kernel import captured
 from helpers.memory import poisoned
 from helpers.reference import slots_of, topk_reference
 from helpers.topk_transform import topk_transform
 
 CPU_LAUNCHES = [Launch(1024, 8, 1), Launch(1024, 16, 1), Launch(1024, 0, 1), Launch(512, 0, 1)]
+CPU_LAUNCHES += [Launch(threads, 0, 1, LISTED_IN_LITTLE) for threads in (512, 1024)]
 CLUSTER_LAUNCHES = [Launch(1024, 0, 2), Launch(512, 0, 16), Launch(1024, 0, 8)]
 SPECIALS = [0.0, -0.0, math.inf, -math.inf, math.nan, -math.nan, 1e-45, -1e-45, 3.4e38, -3.4e38, 65504.0, 70000.0]
 
@@ -184,8 +185,58 @@ def test_the_launch_that_is_chosen():
     shapes |= {(132, 16384): (1024, 16, 1), (133, 16384): (512, 0, 1), (1, 16385): (512, 0, 2)}
     shapes |= {(1, 131072): (512, 0, 16), (1, 2**19): (512, 0, 16), (1, 2**20): (1024, 0, 16)}
     shapes |= {(64, 131072): (1024, 0, 2), (256, 65536): (512, 0, 1), (8192, 2**20): (512, 0, 1)}
-    assert {key: tuple(choose_launch(*key, 132, True)) for key in shapes} == shapes
-    assert choose_launch(1, 2**19, 132, False).cluster == 1
+    h200 = gpu_limits(9, 132, 227 * 1024)
+    assert {key: choose_launch(*key, h200) for key in shapes} == {key: Launch(*shape) for key, shape in shapes.items()}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "shape"),
+    [
+        ((7, 40, 64 * 1024), Launch(1024, 0, 1, LISTED_IN_LITTLE)),  # T4
+        ((8, 108, 163 * 1024), Launch(1024, 0, 1)),  # A100
+        ((8, 58, 99 * 1024), Launch(1024, 0, 1)),  # L4
+        ((10, 148, 227 * 1024), Launch(1024, 0, 16)),  # B200
+        ((12, 170, 99 * 1024), Launch(1024, 0, 8)),  # RTX 5090
+    ],
+)
+def test_the_launch_for_a_long_row_is_one_that_the_gpu_grants(gpu, shape):
+    assert choose_launch(1, 2**20, gpu_limits(*gpu)) == shape
+
+
+def test_without_a_gpu_blocks_do_not_share_a_row():
+    assert choose_launch(1, 2**20, CPU_LIMITS) == Launch(1024, 0, 1)
+
+
+class OlderGpusModule:
+    """exact_topk.cu as a GPU of sm_75 would get it, in a form that a newer one can load."""
+
+    def __init__(self, folder, name):
+        import cupy
+        from cupy.cuda import nvrtc
+
+        source = kernel._read("exact_topk.cu")
+        program = nvrtc.createProgram(kernel._nvrtc_text(source), source.name, (), ())
+        nvrtc.addNameExpression(program, name)
+        nvrtc.compileProgram(program, (*kernel._nvrtc_options(()), "-arch=compute_75", "-default-device"))
+        self.lowered = nvrtc.getLoweredName(program, name)
+        path = folder / "exact_topk.ptx"
+        path.write_bytes(nvrtc.getPTX(program))
+        self.module = cupy.RawModule(path=str(path))
+
+    def get_function(self, name):
+        return self.module.get_function(self.lowered)
+
+
+@pytest.mark.skipif(kernel._why_no_cuda() is not None, reason="needs a GPU")
+@pytest.mark.parametrize("shape", CPU_LAUNCHES)
+def test_the_code_for_an_older_gpu(shape, monkeypatch, tmp_path):
+    """Without the warp-wide reductions, clusters and early launches that a GPU has since."""
+    module = OlderGpusModule(tmp_path, shape.kernel())
+    monkeypatch.setattr(exact_topk, "compile_cuda", lambda *arguments, **options: module)
+    width = shape.threads * shape.items or 30000
+    for family in inputs.SCORE_FAMILIES:
+        scores = inputs.scores(family, 2, width)
+        assert_exact(scores, [width, width - 333], 2048, torch.device("cuda", 0), shape=shape)
 
 
 def test_in_a_graph_and_with_dependent_launches(device):
