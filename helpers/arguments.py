@@ -7,6 +7,10 @@ import os
 
 import torch
 
+from .kernel import why_unreadable
+
+MAX_INT32 = 2**31 - 1
+
 
 def check_values() -> bool:
     """Whether to look at the *contents* of index tensors too (environment variable KERNEL_CHECK, default 1).
@@ -22,17 +26,15 @@ def require_tensor(name, value, *, dtypes, ndim, device=None, shape=None):
     """Demand a torch tensor of one of `dtypes`, with `ndim` dimensions, the last one contiguous.
 
     `shape` entries that are None may be anything. Rows may be strided views. A kernel reads the memory as it is and
-    has no backward, so a lazily negated tensor is refused, and one that records gradients.
+    has no derivative, so what is refused is a tensor whose values aren't there (lazily negated, wrapped by a transform,
+    without memory) and one that records gradients, backward or forward.
     """
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} is a {type(value).__name__}; it should be a torch tensor")
-    if value.layout != torch.strided or value.is_neg():
-        what = "a lazy negation" if value.layout == torch.strided else f"of layout {value.layout}"
-        raise ValueError(f"{name} is {what}; it should be an ordinary strided tensor")
     if value.device.type not in ("cpu", "cuda"):
         raise ValueError(f"{name} is on {value.device}; it should be on a CPU or a GPU")
-    if value.requires_grad and torch.is_grad_enabled():
-        raise ValueError(f"{name} requires grad, and the kernels have no backward; call under torch.no_grad()")
+    if reason := why_unreadable(value):
+        raise ValueError(f"{name} is {reason}")
     if value.dtype not in dtypes:
         raise TypeError(f"{name} has dtype {_dtype(value.dtype)}; it should be {' or '.join(map(_dtype, dtypes))}")
     if value.ndim != ndim:
@@ -44,6 +46,11 @@ def require_tensor(name, value, *, dtypes, ndim, device=None, shape=None):
         raise ValueError(f"{name} has shape {list(value.shape)}; it should be [{wanted}]")
     if value.numel() and value.shape[-1] > 1 and value.stride(-1) != 1:
         raise ValueError(f"{name} has inner stride {value.stride(-1)}; its last dimension should be contiguous")
+
+
+def require_count(name, value):
+    """Demand that a size fits the int32 in which a kernel gets it."""
+    require_int(name, value, 0, MAX_INT32)
 
 
 def require_contiguous(name, value):
@@ -96,16 +103,23 @@ def require_apart(outputs, inputs):
 
 
 def _share_memory(a, b):
-    if a.numel() == 0 or b.numel() == 0 or a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr():
+    """Whether any byte of a is one of b's, by their addresses: two views of one buffer may have come in separately."""
+    if a.numel() == 0 or b.numel() == 0:
         return False
     (a_start, a_end), (b_start, b_end) = _span(a), _span(b)
     if a_end <= b_start or b_end <= a_start:
         return False
-    a_stride, b_stride = (t.stride(0) * t.element_size() for t in (a, b))
-    if a_stride != b_stride or a.ndim != 2 or b.ndim != 2 or a_stride == 0:
+    strides = {row_stride_bytes(tensor) for tensor in (a, b) if tensor.shape[0] > 1}
+    if len(strides) != 1 or a.ndim != 2 or b.ndim != 2:
         return True
-    gap = (b_start - a_start) % a_stride  # from a row of a to the next row of b
-    return gap < a.shape[1] * a.element_size() or gap + b.shape[1] * b.element_size() > a_stride
+    (stride,) = strides
+    gap = (b_start - a_start) % stride if stride else 0  # from a row of a to the next row of b
+    return gap < a.shape[1] * a.element_size() or gap + b.shape[1] * b.element_size() > stride
+
+
+def row_stride_bytes(tensor):
+    """Bytes from a row to the next, 0 where there is only one: then torch may say anything."""
+    return tensor.stride(0) * tensor.element_size() if tensor.shape[0] > 1 else 0
 
 
 def _span(tensor):

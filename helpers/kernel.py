@@ -19,6 +19,8 @@ from .cpu.source import Source, inline_includes
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 _INLINE = "inline.cu"  # what a source given as text is called in messages
 _DEFAULT_SHARED = 48 * 1024  # bytes of shared memory a block that a GPU grants without being asked
+OLDEST_GPU = (7, 5)  # the compute capability from which on CUDA 13 compiles
+_EARLY_LAUNCH = (9, 0)  # from which on a kernel can start before its predecessor has ended
 
 
 @functools.cache
@@ -30,6 +32,14 @@ def _why_no_cuda():
         import cupy
     except ImportError as error:
         return f"CuPy can't be imported: {error}"
+    capability = torch.cuda.get_device_capability()
+    if capability < OLDEST_GPU:
+        major, minor = capability
+        oldest = ".".join(map(str, OLDEST_GPU))
+        return (
+            f"{torch.cuda.get_device_name()} (compute capability {major}.{minor}) is too old for CUDA 13, "
+            f"which needs {oldest}"
+        )
     return None if cupy.cuda.is_available() else "CuPy finds no usable GPU"
 
 
@@ -132,11 +142,13 @@ def launch(function, grid, block, args, shared_mem=0, pdl=False):
     function: from compile_cuda(...).get_function(name). grid, block: one to three sizes. args: torch tensors
     (their data pointer; None is a null pointer) and numpy scalars of the exact C type, such as np.int32(4).
     shared_mem: bytes of dynamic shared memory. pdl: allow the kernel to start before its predecessor has ended
-    (programmatic dependent launch; without effect on the CPU).
+    (programmatic dependent launch; without effect on the CPU and on GPUs before compute capability 9).
 
-    Raises TypeError for a Python number, because a kernel can't tell how wide it is, and for a tensor on
-    another device. Raises cpu.KernelFault when the kernel goes wrong: on the CPU always; on a GPU, where an error
-    shows up in some later call, only if the environment has CUDA_LAUNCH_BLOCKING=1 (then each launch is waited for).
+    Raises TypeError for a Python number, because a kernel can't tell how wide it is, for a tensor on another
+    device, and for sizes that are no ints; ValueError for sizes that no launch can have, and for a tensor whose
+    values a kernel would not find at its address (`why_unreadable`). Raises cpu.KernelFault when the kernel goes
+    wrong: on the CPU always; on a GPU, where an error shows up in some later call, only if the environment has
+    CUDA_LAUNCH_BLOCKING=1 (then each launch is waited for).
     """
     for position, argument in enumerate(args):
         if not (argument is None or isinstance(argument, torch.Tensor | np.generic)):
@@ -144,6 +156,11 @@ def launch(function, grid, block, args, shared_mem=0, pdl=False):
                 f"argument {position} is a {type(argument).__name__}; it should be a torch tensor, None, "
                 f"or a numpy scalar of the kernel's exact type, such as np.int32(...)"
             )
+        if isinstance(argument, torch.Tensor) and (reason := why_unreadable(argument)):
+            raise ValueError(f"argument {position} is {reason}")
+    if not isinstance(pdl, bool):
+        raise TypeError(f"pdl is {pdl!r}; it should be True or False")
+    grid, block = cpu.launch_sizes(grid, block, shared_mem)
     if isinstance(function, cpu.HostFunction):
         function(grid, block, args, shared_mem=shared_mem)
         return
@@ -154,14 +171,13 @@ def launch(function, grid, block, args, shared_mem=0, pdl=False):
             raise TypeError(f"argument {position} is on {argument.device}; it should be on a GPU, like the kernel")
     values = [_device_value(argument) for argument in args]
     _check_sizes(function, values)
-    grid, block = _three(grid), _three(block)
     needs_leave = shared_mem and shared_mem + function.shared_size_bytes > _DEFAULT_SHARED
     if needs_leave and function.max_dynamic_shared_size_bytes < shared_mem:
         function.max_dynamic_shared_size_bytes = shared_mem
     stream = torch.cuda.current_stream()
     waits = os.environ.get("CUDA_LAUNCH_BLOCKING") == "1" and not torch.cuda.is_current_stream_capturing()
     try:
-        if pdl:
+        if pdl and torch.cuda.get_device_capability() >= _EARLY_LAUNCH:
             _launch_dependent(function, grid, block, values, shared_mem, stream)
         else:
             with cupy.cuda.Stream.from_external(stream):
@@ -173,6 +189,29 @@ def launch(function, grid, block, args, shared_mem=0, pdl=False):
             raise
         first_line = str(error).strip().splitlines()[0]
         raise cpu.KernelFault("CUDA error", first_line, kernel=_plain_name(function), report=str(error)) from None
+
+
+def why_unreadable(tensor):
+    """Why a kernel would not find a tensor's values at its address, or gradients would be lost, as the end of a
+    sentence "x is ..."; "" for an ordinary tensor."""
+    if tensor.layout != torch.strided or tensor.is_nested:
+        return f"of layout {tensor.layout}{', nested' if tensor.is_nested else ''}; it should be an ordinary tensor"
+    if tensor.is_neg() or tensor.is_conj():
+        return "a lazy negation or conjugate; resolve it first (.resolve_neg(), .resolve_conj())"
+    if torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
+        return "a dual tensor, and the kernels have no forward-mode derivative; call with the primal"
+    if tensor.requires_grad and torch.is_grad_enabled():
+        return "one that requires grad, and the kernels have no backward; call under torch.no_grad()"
+    if tensor.numel() and tensor.device.type in ("cpu", "cuda") and not _has_memory(tensor):
+        return f"a {type(tensor).__name__} without memory, as inside torch.func.vmap; it should be an ordinary tensor"
+    return ""
+
+
+def _has_memory(tensor):
+    try:
+        return tensor.data_ptr() != 0
+    except RuntimeError:
+        return False
 
 
 def captured(call, count=1):
@@ -227,11 +266,6 @@ def _device_value(argument):
     if isinstance(argument, np.generic):
         return argument
     return np.uint64(0 if argument is None else argument.data_ptr())
-
-
-def _three(sizes):
-    sizes = (sizes,) if isinstance(sizes, int | np.integer) else tuple(sizes)
-    return tuple(int(size) for size in sizes + (1,) * (3 - len(sizes)))
 
 
 def _launch_dependent(function, grid, block, values, shared_mem, stream):

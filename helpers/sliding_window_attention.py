@@ -8,6 +8,7 @@ import torch
 from .arguments import (
     check_values,
     require_contiguous,
+    require_count,
     require_int,
     require_one_of,
     require_page_table_covers,
@@ -57,6 +58,7 @@ def sliding_window_attention(q, k_cache, v_cache, page_table, seq_lens, window, 
     if slots < page_size:
         raise ValueError(f"k_cache has {slots} slots; it should hold at least page 0, which is {page_size}")
     pages = page_table.shape[1]
+    require_count("the number of pages in page_table, all rows together,", batch * pages)
     if check_values():
         require_range("seq_lens", seq_lens, 0, 2**30, "a length")
         require_range("page_table", page_table, 0, slots // page_size, "a page")

@@ -5,7 +5,15 @@ import math
 import numpy as np
 import torch
 
-from .arguments import check_values, require_contiguous, require_int, require_one_of, require_range, require_tensor
+from .arguments import (
+    check_values,
+    require_contiguous,
+    require_count,
+    require_int,
+    require_one_of,
+    require_range,
+    require_tensor,
+)
 from .kernel import compile_cuda, launch
 
 DTYPES = {torch.float32: "float", torch.bfloat16: "__nv_bfloat16"}
@@ -38,6 +46,7 @@ def sparse_attention(q, kv_cache, indices, seq_lens, sentinel="check"):
     require_int("the number of heads in q", heads, 0, MAX_HEADS)
     topk = indices.shape[1]
     require_int("the second dimension of indices", topk, 1, MAX_TOPK)
+    require_count("the number of rows in kv_cache", kv_cache.shape[0])
     require_one_of("sentinel", sentinel, tuple(SENTINELS))
     if check_values():
         require_range("seq_lens", seq_lens, 0, 2**31, "a length")

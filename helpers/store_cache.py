@@ -7,10 +7,12 @@ from .arguments import (
     check_values,
     require_apart,
     require_bool,
+    require_count,
     require_int,
     require_one_of,
     require_range,
     require_tensor,
+    row_stride_bytes,
 )
 from .kernel import compile_cuda, launch
 
@@ -18,6 +20,7 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn, tor
 INDEX_TYPES = {torch.int32: "int", torch.int64: "long long"}
 SPLITS = (1, 2, 4)  # warps that share a row
 WARPS_PER_BLOCK = 4
+MAX_ROWS = 2**29 - 1  # the kernel counts its warps, up to four a row, in an int
 
 VARIANTS = [
     f"store_cache<{index}, {split}, {vector}, {pdl}>"
@@ -37,7 +40,7 @@ def store_cache(k, v, k_cache, v_cache, indices, row_bytes=0, num_split=0, size_
     the winner may be torn.
 
     row_bytes: bytes of a K row, 0 infers them. num_split: warps that share a row, 0 chooses of 1, 2, 4.
-    size_limit: slots that may be written, 0 means N. reserved_skip_index: -1 switches the skip off.
+    size_limit: slots that may be written, 0 means N. reserved_skip_index: any negative switches the skip off.
     pdl: launch with programmatic dependent launch (GPU; nothing changes on a CPU).
 
     Raises TypeError or ValueError before anything is written. An index outside [0, size_limit) is found here
@@ -47,6 +50,7 @@ def store_cache(k, v, k_cache, v_cache, indices, row_bytes=0, num_split=0, size_
     """
     require_tensor("k", k, dtypes=DTYPES, ndim=2)
     rows, device = k.shape[0], k.device
+    require_int("the number of rows in k", rows, 0, MAX_ROWS)
     require_tensor("v", v, dtypes=(k.dtype,), ndim=2, device=device, shape=(rows, None))
     require_tensor("k_cache", k_cache, dtypes=(k.dtype,), ndim=2, device=device, shape=(None, k.shape[1]))
     slots = k_cache.shape[0]
@@ -55,10 +59,11 @@ def store_cache(k, v, k_cache, v_cache, indices, row_bytes=0, num_split=0, size_
     for name, tensor in (("k", k), ("v", v)):
         if tensor.shape[1] == 0:
             raise ValueError(f"{name} has shape {list(tensor.shape)}; it should have at least one column")
+        require_count(f"the bytes of a row of {name}", tensor.shape[1] * tensor.element_size())
     require_one_of("num_split", num_split, (0, *SPLITS))
     require_bool("pdl", pdl)
     require_int("size_limit", size_limit, 0, slots)
-    require_int("reserved_skip_index", reserved_skip_index, -1, 2**62)
+    require_int("reserved_skip_index", reserved_skip_index, -(2**63), 2**63 - 1)
 
     k_bytes = k.shape[1] * k.element_size()
     v_bytes = v.shape[1] * v.element_size()
@@ -77,7 +82,7 @@ def store_cache(k, v, k_cache, v_cache, indices, row_bytes=0, num_split=0, size_
     name = f"store_cache<{INDEX_TYPES[indices.dtype]}, {split}, {vector}, {'true' if pdl else 'false'}>"
     kernel = compile_cuda("store_cache.cu", VARIANTS, device=device.type).get_function(name)
     blocks = -(-rows * split // WARPS_PER_BLOCK)
-    strides = [np.int64(tensor.stride(0) * tensor.element_size()) for tensor in (k, v, k_cache, v_cache)]
+    strides = [np.int64(row_stride_bytes(tensor)) for tensor in (k, v, k_cache, v_cache)]
     scalars = [np.int32(rows), np.int32(k_bytes), np.int32(v_bytes), *strides]
     scalars += [np.int64(size_limit), np.int64(reserved_skip_index)]
     launch(kernel, (blocks,), (32 * WARPS_PER_BLOCK,), (k, v, k_cache, v_cache, indices, *scalars), pdl=pdl)
@@ -121,6 +126,6 @@ def _widest_vector(k_bytes, v_bytes, split):
 def _require_alignment(name, tensor, vector):
     if tensor.data_ptr() % vector:
         raise ValueError(f"{name} starts at address {tensor.data_ptr():#x}; it should be a multiple of {vector} bytes")
-    stride = tensor.stride(0) * tensor.element_size()
-    if tensor.shape[0] > 1 and stride % vector:
+    stride = row_stride_bytes(tensor)
+    if stride % vector:
         raise ValueError(f"{name} has a row stride of {stride} bytes; it should be a multiple of {vector}")

@@ -8,6 +8,7 @@ from .arguments import (
     require_apart,
     require_bool,
     require_contiguous,
+    require_count,
     require_int,
     require_one_of,
     require_page_table_covers,
@@ -50,6 +51,8 @@ def topk_transform(scores, seq_lens, page_table, topk=2048, page_size=64, overfl
     (batch, length), device = scores.shape, scores.device
     require_tensor("seq_lens", seq_lens, dtypes=(torch.int32,), ndim=1, device=device, shape=(batch,))
     require_tensor("page_table", page_table, dtypes=(torch.int32,), ndim=2, device=device, shape=(batch, None))
+    require_count("the number of rows in scores", batch)
+    require_count("the number of pages in page_table", page_table.shape[1])
     require_contiguous("seq_lens", seq_lens)
     require_contiguous("page_table", page_table)
     require_int("topk", topk, 1, MAX_TOPK)

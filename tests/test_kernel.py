@@ -74,6 +74,76 @@ def test_a_scalar_of_another_width_is_refused(device):
     assert (out == -1).all()
 
 
+@pytest.mark.parametrize("what", ("grid", "block"))
+def test_sizes_are_one_to_three_whole_numbers(device, what):
+    """A number that int() would cut is none. Sizes of numpy are, and a list is as good as a tuple."""
+    x, out = torch.ones(8, dtype=torch.int32, device=device), torch.zeros(1, dtype=torch.int32, device=device)
+
+    def run(sizes):
+        shape = {"grid": (1,), "block": (1,)} | {what: sizes}
+        out.zero_()
+        launch(compiled(device, "sum_in_shared"), shape["grid"], shape["block"], (x, out), shared_mem=4096)
+        return out.item()
+
+    for sizes in (1, (1,), [1, 1], (1, 1, 1), np.int64(1), (np.int32(1),), np.array([1, 1])):
+        assert run(sizes) == 1
+    for bad in (1.0, (1.5,), (1, 1.5), "1", ("1",), None, (None,), True, (True,), np.float32(1), np.bool_(True), [[1]]):
+        with pytest.raises(TypeError, match=rf"{what} is .*, expected one to three ints"):
+            run(bad)
+    for bad in ((), (1, 1, 1, 1), 0, -1, (1, 0), (1, 1, -1), (1, 1, 65536), (1, 65536)):
+        with pytest.raises(ValueError, match=rf"{what} is .*, expected .*sizes"):
+            run(bad)
+    assert out.item() == 0
+
+
+def test_a_launch_is_as_large_as_it_can_be_and_no_larger(device):
+    source = 'extern "C" __global__ void count(int* out) { atomicAdd(out, 1); }\n'
+    function = compile_cuda(source, ["count"], device=device).get_function("count")
+    out = torch.zeros(1, dtype=torch.int32, device=device)
+    sizes = [(1, 1024), (1, (1, 1024)), (1, (16, 1, 64)), ((1, 1, 65535), 1), ((1, 65535), 1)]
+    for grid, block in sizes:
+        launch(function, grid, block, (out,))
+    assert out.item() == 3 * 1024 + 2 * 65535
+    for grid, block in ((1, 1025), (1, (2, 513)), (1, (1, 1025)), (1, (1, 1, 65)), (2**31, 1), ((1, 1, 65536), 1)):
+        with pytest.raises(ValueError, match="(grid|block) (is|has)"):
+            launch(function, grid, block, (out,))
+    assert out.item() == 3 * 1024 + 2 * 65535
+
+
+def test_shared_memory_is_a_number_of_bytes(device):
+    x, out = torch.ones(8, dtype=torch.int32, device=device), torch.zeros(1, dtype=torch.int32, device=device)
+    arguments = compiled(device, "sum_in_shared"), 1, 1, (x, out)
+    for given in (4096, np.int64(4096)):
+        launch(*arguments, shared_mem=given)
+    for bad in (4096.0, "4096", None, True):
+        with pytest.raises(TypeError, match=rf"shared_mem is {bad!r}, expected an int"):
+            launch(*arguments, shared_mem=bad)
+    with pytest.raises(ValueError, match="shared_mem is -1, expected no less than 0"):
+        launch(*arguments, shared_mem=-1)
+    for bad in (1, None, "yes"):
+        with pytest.raises(TypeError, match=rf"pdl is {bad!r}; it should be True or False"):
+            launch(*arguments, shared_mem=4096, pdl=bad)
+    assert out.item() == 2
+
+
+def test_a_tensor_whose_values_are_not_at_its_address_is_refused(device):
+    x, out = torch.ones(8, dtype=torch.int32, device=device), torch.zeros(1, dtype=torch.int32, device=device)
+    disguised = {
+        "a lazy negation": torch._neg_view(x),
+        "of layout torch.sparse_coo": x.to_sparse(),
+        "a Tensor without memory": torch._efficientzerotensor(8, dtype=torch.int32, device=device),
+        "one that requires grad": torch.ones(8, device=device, requires_grad=True),
+    }
+    for said, tensor in disguised.items():
+        with pytest.raises(ValueError, match=f"argument 0 is {said}"):
+            launch(compiled(device, "sum_in_shared"), 1, 1, (tensor, out), shared_mem=4096)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(*torch.ones(2, 8, device=device))
+        with pytest.raises(ValueError, match="argument 0 is a dual tensor"):
+            launch(compiled(device, "sum_in_shared"), 1, 1, (dual, out), shared_mem=4096)
+    assert out.item() == 0
+
+
 def test_tensors_on_another_device_are_refused():
     x = torch.zeros(1, dtype=torch.int32, device="meta")
     with pytest.raises(TypeError, match=r"argument 0 \(x\) is on meta, expected a tensor on the CPU"):
@@ -110,7 +180,7 @@ def test_an_edited_file_is_compiled_again(device, tmp_path):
         assert out.item() == value
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120"])
+@pytest.mark.parametrize("arch", ["sm_75", "sm_120"])
 def test_cubins_need_no_gpu(arch):
     built = compile_to_cubin(ADD, NAMES, arch, defines={"EXTRA": 0})
     assert built.cubin[:4] == b"\x7fELF" and built.arch == arch and built.seconds > 0
@@ -137,6 +207,28 @@ def test_the_environment_chooses_the_device(monkeypatch):
         best_device()
     monkeypatch.delenv("KERNEL_DEVICE")
     assert best_device() == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "usable"),
+    [("Tesla V100", (7, 0), False), ("TITAN Xp", (6, 1), False), ("Tesla T4", (7, 5), True), ("H200", (9, 0), True)],
+)
+def test_a_gpu_too_old_for_cuda_13_is_refused_by_name(monkeypatch, name, capability, usable):
+    cupy = pytest.importorskip("cupy")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: name)
+    monkeypatch.setattr(cupy.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(kernel, "_why_no_cuda", kernel._why_no_cuda.__wrapped__)
+    monkeypatch.delenv("KERNEL_DEVICE", raising=False)
+    assert best_device() == ("cuda" if usable else "cpu")
+    monkeypatch.setenv("KERNEL_DEVICE", "cuda")
+    if usable:
+        assert best_device() == "cuda"
+    else:
+        major, minor = capability
+        with pytest.raises(RuntimeError, match=rf"{name} \(compute capability {major}\.{minor}\) is too old .* 7\.5"):
+            best_device()
 
 
 @needs_gpu

@@ -12,7 +12,7 @@ from .compilers import available_modes
 from .faults import CompileError, KernelFault
 from .launch import shared_arena
 from .launch_file import mark_uninitialised
-from .module import HostFunction, HostModule
+from .module import HostFunction, HostModule, launch_sizes
 from .settings import MODES, ORDERS, mode, shared_memory
 from .source import Source
 
@@ -25,6 +25,7 @@ __all__ = [
     "KernelFault",
     "Source",
     "available_modes",
+    "launch_sizes",
     "mark_uninitialised",
     "mode",
     "shared_arena",

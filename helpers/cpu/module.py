@@ -15,6 +15,7 @@ _KINDS = {_INTEGER: "iu", _FLOATING: "f", _BOOLEAN: "b", _STRUCT: "V"}
 _NAMES = {_INTEGER: "an integer", _FLOATING: "a floating-point number", _BOOLEAN: "a bool", _STRUCT: "a struct"}
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
+MAX_THREADS = 1024
 
 
 class HostModule:
@@ -64,10 +65,8 @@ class HostFunction:
         self._types = [kernel.parameters[i] for i in range(kernel.parameter_count)]
 
     def __call__(self, grid, block, args, shared_mem=0):
-        grid, block = _dimensions("grid", grid, MAX_GRID), _dimensions("block", block, MAX_BLOCK)
-        if block[0] * block[1] * block[2] > 1024:
-            raise ValueError(f"block has {block[0] * block[1] * block[2]} threads, expected at most 1024")
-        if not 0 <= shared_mem <= launch.SHARED_BYTES:
+        grid, block = launch_sizes(grid, block, shared_mem)
+        if shared_mem > launch.SHARED_BYTES:
             raise ValueError(f"shared_mem is {shared_mem}, expected 0 to {launch.SHARED_BYTES} bytes")
         if len(args) != len(self._types):
             raise TypeError(f"{self.name} takes {len(self._types)} arguments, {len(args)} given")
@@ -107,10 +106,31 @@ class HostFunction:
         return (ctypes.c_char * size).from_buffer_copy(argument.tobytes())
 
 
+def launch_sizes(grid, block, shared_mem):
+    """Grid and block as (x, y, z), checked as far as every device agrees: TypeError for what is no whole number, and
+    ValueError for one that no launch can have."""
+    grid, block = _dimensions("grid", grid, MAX_GRID), _dimensions("block", block, MAX_BLOCK)
+    if block[0] * block[1] * block[2] > MAX_THREADS:
+        raise ValueError(f"block has {block[0] * block[1] * block[2]} threads, expected at most {MAX_THREADS}")
+    if not _is_whole(shared_mem):
+        raise TypeError(f"shared_mem is {shared_mem!r}, expected an int, a number of bytes")
+    if shared_mem < 0:
+        raise ValueError(f"shared_mem is {shared_mem}, expected no less than 0 bytes")
+    return grid, block
+
+
 def _dimensions(what, value, limits):
     """A grid or block as (x, y, z)."""
-    value = (value,) if isinstance(value, int | np.integer) else tuple(value)
-    sizes = tuple(int(size) for size in value + (1,) * (3 - len(value)))
-    if len(sizes) != 3 or any(not 1 <= size <= limit for size, limit in zip(sizes, limits, strict=True)):
-        raise ValueError(f"{what} is {value}, expected one to three sizes from 1 up to {limits}")
+    sizes = value if isinstance(value, tuple | list | np.ndarray) else (value,)
+    if not all(map(_is_whole, sizes)):
+        raise TypeError(f"{what} is {value!r}, expected one to three ints")
+    if not 1 <= len(sizes) <= 3:
+        raise ValueError(f"{what} is {value!r}, expected one to three sizes")
+    sizes = (*map(int, sizes), 1, 1)[:3]
+    if any(not 1 <= size <= limit for size, limit in zip(sizes, limits, strict=True)):
+        raise ValueError(f"{what} is {value!r}, expected sizes from 1 up to {limits}")
     return sizes
+
+
+def _is_whole(value):
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -92,7 +92,7 @@ def test_padding_rows_leave_the_reserved_slot_alone(device, index_dtype, split):
     """Upstream's proof: NaN rows at slots [0, 7, 0, 9]; with the skip slot 0 keeps its bits, without it turns NaN."""
     rows = torch.full((4, 1024), torch.nan, dtype=torch.bfloat16, device=device)
     indices = torch.tensor([0, 7, 0, 9], dtype=index_dtype, device=device)
-    for skip, nan_slots in ((0, [7, 9]), (-1, [0, 7, 9])):
+    for skip, nan_slots in ((0, [7, 9]), (-1, [0, 7, 9]), (-2, [0, 7, 9]), (-(2**63), [0, 7, 9])):
         caches = [torch.ones(10, 1024, dtype=torch.bfloat16, device=device) for _ in range(2)]
         store_cache(rows, rows, *caches, indices, num_split=split, reserved_skip_index=skip)
         for cache in caches:
@@ -176,7 +176,7 @@ BAD = {
     "split too many": (dict(num_split=4), ValueError, ("num_split", "256", "512")),
     "row_bytes": (dict(row_bytes=128), ValueError, ("row_bytes", "128", "256")),
     "size_limit": (dict(size_limit=5), ValueError, ("size_limit", "5", "4")),
-    "skip": (dict(reserved_skip_index=-2), ValueError, ("reserved_skip_index", "-2")),
+    "skip": (dict(reserved_skip_index=0.0), TypeError, ("reserved_skip_index", "0.0", "int")),
     "inner stride": (dict(k=torch.ones(64, 2).T), ValueError, ("k", "inner stride", "contiguous")),
 }
 
