@@ -10,7 +10,6 @@ from . import cpu
 from .kernel import compile_cuda, device, launch
 
 POISON = 0xCB  # the byte that poisoned memory is filled with; as an int32 it is -875836469
-SHARED_WORDS = 227 * 1024 // 4  # the most shared memory that a block can have on Hopper, in 32-bit words
 
 
 def poisoned(shape, dtype, device="cpu"):
@@ -55,10 +54,18 @@ def left_in_shared(pattern, kernel_device=None):
     words = pattern.to(where).contiguous()
     with cpu.shared_memory("keep"):
         kernel = compile_cuda("leave_in_shared.cu", ["leave_in_shared"], device=where).get_function("leave_in_shared")
-        blocks = 1 if where == "cpu" else 2 * torch.cuda.get_device_properties(0).multi_processor_count
-        arguments = (words, np.int32(words.numel()), np.int32(SHARED_WORDS))
-        launch(kernel, (blocks,), (256,), arguments, shared_mem=4 * SHARED_WORDS)
+        multiprocessors, shared_bytes = _multiprocessors(words.device)
+        arguments = (words, np.int32(words.numel()), np.int32(shared_bytes // 4))
+        launch(kernel, (2 * multiprocessors,), (256,), arguments, shared_mem=shared_bytes)
         yield
+
+
+def _multiprocessors(where):
+    """How many there are, and the most shared memory, in bytes, that a block can have on one."""
+    if where.type == "cpu":
+        return 1, len(cpu.shared_arena())
+    properties = torch.cuda.get_device_properties(where)
+    return properties.multi_processor_count, properties.shared_memory_per_block_optin
 
 
 class _GuardedMapping:
