@@ -10,6 +10,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +22,7 @@ PIP = ".venv/bin/python -m pip install"
 COMPILER = "xcode-select --install" if sys.platform == "darwin" else "sudo apt-get install g++"
 TOOLKIT = "sudo apt-get install cuda-toolkit-13-0   (from NVIDIA's package repository)"
 INSTALL = "make install"
+WIDTH = 140  # columns of the screen
 MODES = {
     "fast": ("CPU build", "no kernel runs without a GPU", COMPILER),
     "checked": ("ASan, UBSan", "no red zones: accesses out of bounds stay silent", COMPILER),
@@ -182,7 +184,8 @@ def screen(found=None):
     for finding in found:
         lines.append(f"{'ok' if finding.found else '--':3} {finding.what:18} {(finding.found or 'missing')[:90]}")
         if not finding.found:
-            lines.append(f"    {'':18} costs: {finding.costs}")
+            costs = f"costs: {finding.costs}"
+            lines.append(textwrap.fill(costs, WIDTH, initial_indent=" " * 23, subsequent_indent=" " * 30))
         if not finding.found and finding.fix:
             lines.append(f"    {'':18} fix:   {finding.fix}")
     together = in_one_command(found)

@@ -34,12 +34,9 @@ def _why_no_cuda():
         return f"CuPy can't be imported: {error}"
     capability = torch.cuda.get_device_capability()
     if capability < OLDEST_GPU:
-        major, minor = capability
-        oldest = ".".join(map(str, OLDEST_GPU))
-        return (
-            f"{torch.cuda.get_device_name()} (compute capability {major}.{minor}) is too old for CUDA 13, "
-            f"which needs {oldest}"
-        )
+        ours, needed = (".".join(map(str, numbers)) for numbers in (capability, OLDEST_GPU))
+        name = torch.cuda.get_device_name()
+        return f"{name} (compute capability {ours}) is too old for CUDA 13, which needs {needed}"
     return None if cupy.cuda.is_available() else "CuPy finds no usable GPU"
 
 

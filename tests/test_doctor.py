@@ -5,6 +5,7 @@ import pytest
 
 from helpers import cpu, doctor
 from helpers.doctor import Finding
+from helpers.kernel import _why_no_cuda
 
 
 def test_screen_fits_a_terminal_and_names_everything():
@@ -60,6 +61,22 @@ def test_a_gpu_makes_up_for_a_missing_compiler(monkeypatch):
     monkeypatch.setattr(doctor, "_why_no_cuda", lambda: None)
     monkeypatch.setattr(doctor, "driver_version", lambda: "999.1")
     assert doctor.can_run(doctor.findings())
+
+
+def test_a_gpu_that_is_too_old_is_named(monkeypatch):
+    """From what torch says of it to the screen; the lessons run all the same."""
+    cupy = pytest.importorskip("cupy")
+    monkeypatch.setattr(doctor.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(doctor.torch.cuda, "get_device_capability", lambda: (7, 0))
+    monkeypatch.setattr(doctor.torch.cuda, "get_device_name", lambda: "Tesla V100-SXM2-16GB")
+    monkeypatch.setattr(cupy.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(doctor, "_why_no_cuda", _why_no_cuda.__wrapped__)
+    (line,) = [finding for finding in doctor.findings() if finding.what == "GPU"]
+    assert not line.found and line.costs.startswith(
+        "Tesla V100-SXM2-16GB (compute capability 7.0) is too old for CUDA 13, which needs 7.5. "
+        "Every cell still runs, on the CPU"
+    )
+    assert max(map(len, doctor.screen([line]).splitlines())) <= 140
 
 
 @pytest.mark.parametrize(
