@@ -13,7 +13,7 @@ lab: compiler install
 	cd notebooks && ../$(BIN)/jupyter lab --allow-root
 
 test: compiler install
-	$(BIN)/python -m pytest --nbmake --nbmake-timeout=180 -n auto --durations=10 tests notebooks
+	$(BIN)/python -m pytest --nbmake --nbmake-timeout=180 -n auto --dist loadgroup --durations=10 tests notebooks
 
 # Times of the kernels on this machine, printed and kept for lesson 32. Only on a GPU are they GPU figures.
 bench: compiler install
@@ -21,11 +21,11 @@ bench: compiler install
 
 # On a machine with a GPU: runs every lesson and keeps the copies with their outputs.
 executed: compiler install
-	$(BIN)/python -m helpers.lessons execute --output notebooks/executed
+	$(BIN)/python -m helpers.lessons execute
 
 # Every shipped kernel and variant but the buggy one under every tool: compute-sanitizer on a GPU, else the CPU's modes.
 sanitize: compiler install
-	$(BIN)/python -m helpers.gpu_tools sanitize
+	$(BIN)/python -m helpers.tools sanitize
 
 # The weights of lesson 31's small server: some minutes, on a GPU or without one.
 train: install

@@ -5,18 +5,15 @@
 
 import importlib.metadata
 import importlib.util
-import os
-import platform
-import shutil
-import subprocess
 import sys
 import textwrap
 from dataclasses import dataclass
 
 import torch
 
-from . import cpu
-from .kernel import _why_no_cuda, cuda_include_dirs
+from helpers import cpu
+from helpers.kernel import _why_no_cuda, cuda_include_dirs
+from helpers.machine import compiler, cuda_majors, driver_version, find_tool, first_line, versions
 
 PIP = ".venv/bin/python -m pip install"
 COMPILER = "xcode-select --install" if sys.platform == "darwin" else "sudo apt-get install g++"
@@ -41,56 +38,6 @@ class Finding:
     costs: str = ""
     fix: str = ""
     needed: bool = False
-
-
-def versions():
-    """Versions of what runs the lessons. "cuda": what torch was built for, "none" for a CPU build."""
-    try:
-        from cupy import __version__ as cupy
-    except ImportError as error:
-        cupy = f"missing ({error})"
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda or "none",
-        "cupy": cupy,
-    }
-
-
-def cuda_majors():
-    """CUDA major versions that torch and CuPy were built for; None where there is none."""
-    ours = int(torch.version.cuda.split(".")[0]) if torch.version.cuda else None
-    try:
-        from cupy.cuda import runtime
-    except ImportError:
-        return ours, None
-    return ours, runtime.runtimeGetVersion() // 1000
-
-
-def find_tool(name):
-    """Path of an executable on PATH, in $CUDA_PATH/bin or in /usr/local/cuda/bin, or None."""
-    folders = [os.environ.get("PATH", ""), os.path.join(os.environ.get("CUDA_PATH", "/usr/local/cuda"), "bin")]
-    return shutil.which(name, path=os.pathsep.join(folders))
-
-
-def first_line(command):
-    """The first line that a command prints, or "" if it can't run."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip().splitlines()[0].strip() if done.stdout.strip() else ""
-
-
-def compiler():
-    """First line of `--version` of the C++ compiler that builds kernels for the CPU, or ""."""
-    found = next(filter(None, map(shutil.which, ("g++", "clang++"))), None)
-    return first_line([found, "--version"]) if found else ""
-
-
-def driver_version():
-    """The NVIDIA driver's version, or ""."""
-    return first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
 
 
 def _versions_agree():
@@ -154,7 +101,7 @@ def findings():
         _nvrtc(),
         gpu,
         Finding("cuda-bindings", bindings_version, "no guard pages and no early launch (PDL) on a GPU", INSTALL),
-        *(_mode(mode, reason) for mode, reason in cpu.available_modes().items()),
+        *(_mode(mode, cpu.missing_modes().get(mode)) for mode in cpu.MODES),
         _tool("gdb", "lesson 30 can't stop inside a CUDA thread", "sudo apt-get install gdb"),
         _tool("compute-sanitizer", transcript, toolkit),
         _tool("cuda-gdb", transcript, toolkit),

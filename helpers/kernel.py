@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from . import cpu
-from .cpu.faults import CompileError
-from .cpu.source import Source, inline_includes
+from helpers import cpu
+from helpers.cpu.faults import CompileError
+from helpers.cpu.source import Source, inline_includes
+from helpers.machine import ROOT
 
-KERNELS = Path(__file__).resolve().parent.parent / "kernels"
+KERNELS = ROOT / "kernels"
 _INLINE = "inline.cu"  # what a source given as text is called in messages
 _DEFAULT_SHARED = 48 * 1024  # bytes of shared memory a block that a GPU grants without being asked
 OLDEST_GPU = (7, 5)  # the compute capability from which on CUDA 13 compiles

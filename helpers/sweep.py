@@ -23,12 +23,14 @@ from unittest.mock import patch
 
 import torch
 
-from .hard_values import sparse_call, window_call, wrong_rows
-from .inputs import SCORE_FAMILIES
+from helpers.arrays.inputs import SCORE_FAMILIES
+from helpers.arrays.memory import poisoned
+from helpers.operations.store_cache import DTYPES, store_cache
+from helpers.operations.topk_transform import topk_transform
+from helpers.proof.hard_values import sparse_call, window_call, wrong_rows
+from helpers.proof.reference import exact_positions, slots_of
+
 from .kernel import device
-from .memory import poisoned
-from .store_cache import DTYPES, store_cache
-from .topk_transform import topk_transform
 
 REPEATS = 4
 ROWS = {"cuda": 100_000, "cpu": 600}
@@ -41,32 +43,6 @@ def _special_values(n, g):
 
 
 FAMILIES = SCORE_FAMILIES | {"special values": _special_values}
-
-
-def exact_positions(scores, seq_lens, topk):
-    """What "exact" should select: int64 [B, topk], ascending, then -1; see topk_transform.
-
-    scores [B, L] and seq_lens [B] on any device. Two stable sorts: by score, then numbers before NaN before what
-    lies behind the row's end.
-    """
-    inside = torch.arange(scores.shape[1], device=scores.device) < seq_lens[:, None]
-    is_nan = scores.isnan()
-    rank = torch.where(inside, 1 + (~is_nan).int(), 0)
-    by_score = torch.where(is_nan, -math.inf, scores + 0.0).sort(dim=1, descending=True, stable=True).indices
-    by_rank = rank.gather(1, by_score).sort(dim=1, descending=True, stable=True).indices
-    best = by_score.gather(1, by_rank)[:, :topk]
-    if best.shape[1] < topk:
-        best = torch.nn.functional.pad(best, (0, topk - best.shape[1]))
-    taken = torch.arange(topk, device=scores.device) < seq_lens.clamp(0, scores.shape[1])[:, None]
-    behind = scores.shape[1]
-    best = torch.where(taken, best, behind).sort(dim=1).values
-    return torch.where(best == behind, -1, best)
-
-
-def slots_at(page_table, positions, page_size):
-    """Cache slots int64 [B, n] of positions int64 [B, n] through page_table [B, pages]; -1 stays -1."""
-    pages = page_table.long().gather(1, positions.clamp(min=0) // page_size)
-    return torch.where(positions < 0, -1, pages * page_size + positions % page_size)
 
 
 @dataclass
@@ -119,7 +95,7 @@ def sweep_exact_topk(where, rows, seed=0) -> dict[str, Tally]:
                 topk_transform(scores, lens, table, topk, page_size, out=both[0], raw_out=both[1])
             runs.append(both)
         positions = exact_positions(scores, lens, topk)
-        expected = torch.stack([slots_at(table, positions, page_size), positions])
+        expected = torch.stack([slots_of(table, positions, page_size), positions])
         wrong = (runs[0] != expected).any(2).any(0)
         changed = sum(not torch.equal(runs[0], other) for other in runs[1:])
         what = f"batch {number} of seed {seed}: {family}, [{batch}, {length}], k {topk}, page size {page_size}"

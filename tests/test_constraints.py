@@ -10,7 +10,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from helpers.lessons import ROOT
+from helpers.machine import ROOT
+
+pytestmark = pytest.mark.no_gpu
 
 CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -47,7 +47,7 @@ def test_system_packages_come_in_one_command_each_once():
 
 
 def test_without_any_compiler(monkeypatch):
-    monkeypatch.setattr(cpu, "available_modes", lambda: dict.fromkeys(cpu.MODES, "a compiler"))
+    monkeypatch.setattr(cpu, "missing_modes", lambda: dict.fromkeys(cpu.MODES, "a compiler"))
     monkeypatch.setattr(doctor, "_why_no_cuda", lambda: "this test says so")
     found = doctor.findings()
     assert not doctor.can_run(found)
@@ -57,7 +57,7 @@ def test_without_any_compiler(monkeypatch):
 
 
 def test_a_gpu_makes_up_for_a_missing_compiler(monkeypatch):
-    monkeypatch.setattr(cpu, "available_modes", lambda: dict.fromkeys(cpu.MODES, "a compiler"))
+    monkeypatch.setattr(cpu, "missing_modes", lambda: dict.fromkeys(cpu.MODES, "a compiler"))
     monkeypatch.setattr(doctor, "_why_no_cuda", lambda: None)
     monkeypatch.setattr(doctor, "driver_version", lambda: "999.1")
     assert doctor.can_run(doctor.findings())

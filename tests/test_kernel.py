@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import compile_cuda, compile_to_cubin, cpu, kernel, launch
-from helpers import device as best_device
+from helpers import compile_cuda, compile_to_cubin, cpu, device as best_device, kernel, launch
 
 ADD = """
 template <typename T, int kPerThread>

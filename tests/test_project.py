@@ -9,8 +9,9 @@ import tomllib
 
 import pytest
 
-from helpers import lesson_memory
-from helpers.lessons import NOTEBOOKS, ROOT, lessons, read, with_map
+from helpers.lessons import memory as lesson_memory
+from helpers.lessons.files import NOTEBOOKS, lessons, read, with_map
+from helpers.machine import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # What everyone gets; zig is for those who have no compiler.

@@ -5,8 +5,10 @@ import functools
 import pytest
 import torch
 
-from helpers import hard_values, inputs, sweep
-from helpers.reference import slots_of, topk_reference
+from helpers import sweep
+from helpers.arrays import inputs
+from helpers.proof import hard_values
+from helpers.proof.reference import slots_of, topk_reference
 
 
 @pytest.mark.parametrize("family", sweep.FAMILIES)
@@ -16,7 +18,7 @@ def test_the_reference_of_the_sweep_is_the_plain_one(family, device):
         lens = torch.tensor([length, length // 2, 0, -4])
         table = inputs.page_table(4, -(-length // 16), seed=length)
         found = sweep.exact_positions(torch.stack(rows).to(device), lens.to(device), topk)
-        slots = sweep.slots_at(table.to(device), found, 16)
+        slots = slots_of(table.to(device), found, 16)
         for b, row in enumerate(rows):
             expected = topk_reference(row, max(0, int(lens[b])), topk).sort().values
             behind = torch.full((topk - len(expected),), -1)

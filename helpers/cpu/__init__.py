@@ -8,7 +8,7 @@ Float results differ from a GPU's in the last bits. There is no inline PTX, no t
 64 KiB of stack, and one launch runs at a time.
 """
 
-from .compilers import available_modes
+from .compilers import missing_modes
 from .faults import CompileError, KernelFault
 from .launch import shared_arena
 from .launch_file import mark_uninitialised
@@ -24,9 +24,9 @@ __all__ = [
     "HostModule",
     "KernelFault",
     "Source",
-    "available_modes",
     "launch_sizes",
     "mark_uninitialised",
+    "missing_modes",
     "mode",
     "shared_arena",
     "shared_memory",

@@ -108,6 +108,6 @@ def toolchain(mode):
     return Toolchain(command, _version(command), kernel, ("-shared", sanitize), runtime, (sanitize, *_PROGRAM))
 
 
-def available_modes():
-    """dict of each mode to None, or to the reason why it can't run here and the package to install."""
-    return {mode: reason if isinstance(reason := toolchain(mode), str) else None for mode in MODES}
+def missing_modes() -> dict[str, str]:
+    """The modes that can't run here: mode -> what it needs, and the package to install. Empty if all can."""
+    return {mode: reason for mode in MODES if isinstance(reason := toolchain(mode), str)}

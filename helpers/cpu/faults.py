@@ -1,8 +1,20 @@
 """What a launch on the CPU can raise."""
 
+import os
+
+from helpers.machine import ROOT
+
+
+def _as_in_the_project(text):
+    """The text with the project's files as one knows them, "kernels/store_cache.cu", wherever the checkout lies."""
+    return text.replace(f"{ROOT}{os.sep}", "")
+
 
 class CompileError(RuntimeError):
     """A kernel doesn't compile. The message is the compiler's, with the kernel's own file and lines."""
+
+    def __init__(self, message):
+        super().__init__(_as_in_the_project(message))
 
 
 class KernelFault(RuntimeError):
@@ -19,7 +31,7 @@ class KernelFault(RuntimeError):
     ):
         where = f" at {file}:{line}" if line else ""
         who = f" (block {block}, thread {thread})" if block else ""
-        super().__init__(f"{kind} in {kernel}{where}{who}" + (f": {message}" if message else ""))
+        super().__init__(_as_in_the_project(f"{kind} in {kernel}{where}{who}" + (f": {message}" if message else "")))
         self.kind = kind
         self.kernel = kernel
         self.file = file

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..memory import guarded
-from ..sliding_window_attention import sliding_window_attention
-from ..sparse_attention import sparse_attention
-from ..store_cache import store_cache
-from ..topk_transform import topk_transform
+from helpers.arrays.memory import guarded
+from helpers.operations.sliding_window_attention import sliding_window_attention
+from helpers.operations.sparse_attention import sparse_attention
+from helpers.operations.store_cache import store_cache
+from helpers.operations.topk_transform import topk_transform
+
 from .model import Sizes, index_scores
 
 MAX_TIES = 16  # of the top-k's tie buffer: 1024 in a real server, for a k of 2048

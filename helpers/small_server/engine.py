@@ -23,8 +23,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from .. import cpu
-from ..cpu.settings import current
+from helpers import cpu
+from helpers.cpu.settings import current
+
 from .cache import PagedAttention, Pool, Variant, slots_of
 from .model import DenseAttention, Model
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..kernel import device
+from helpers.kernel import device
+
 from .cache import Variant
 from .engine import Capacity, Engine, Step, serve
 from .model import DenseAttention, Model, load

@@ -1,0 +1,1 @@
+"""Times: measured, kept, printed."""

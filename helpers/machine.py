@@ -1,0 +1,61 @@
+"""Facts about this machine: versions, compilers, tools."""
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def versions():
+    """Versions of what runs the lessons. "cuda": what torch was built for, "none" for a CPU build."""
+    try:
+        from cupy import __version__ as cupy
+    except ImportError as error:
+        cupy = f"missing ({error})"
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda or "none",
+        "cupy": cupy,
+    }
+
+
+def cuda_majors():
+    """CUDA major versions that torch and CuPy were built for; None where there is none."""
+    ours = int(torch.version.cuda.split(".")[0]) if torch.version.cuda else None
+    try:
+        from cupy.cuda import runtime
+    except ImportError:
+        return ours, None
+    return ours, runtime.runtimeGetVersion() // 1000
+
+
+def find_tool(name):
+    """Path of an executable on PATH, in $CUDA_PATH/bin or in /usr/local/cuda/bin, or None."""
+    folders = [os.environ.get("PATH", ""), os.path.join(os.environ.get("CUDA_PATH", "/usr/local/cuda"), "bin")]
+    return shutil.which(name, path=os.pathsep.join(folders))
+
+
+def first_line(command):
+    """The first line that a command prints, or "" if it can't run."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip().splitlines()[0].strip() if done.stdout.strip() else ""
+
+
+def compiler():
+    """First line of `--version` of the C++ compiler that builds kernels for the CPU, or ""."""
+    found = next(filter(None, map(shutil.which, ("g++", "clang++"))), None)
+    return first_line([found, "--version"]) if found else ""
+
+
+def driver_version():
+    """The NVIDIA driver's version, or ""."""
+    return first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])

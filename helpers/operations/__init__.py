@@ -1,0 +1,1 @@
+"""The operations, one file a kernel of the same name: validate, choose the launch, launch."""

@@ -1,0 +1,113 @@
+"""Host side of kernels/exact_topk.cu: choose the launch, launch. `topk_transform` validates and calls it."""
+
+import functools
+import typing
+
+import numpy as np
+import torch
+
+from helpers.kernel import compile_cuda, launch
+
+LISTED = 12288  # scores that a block's lists hold, 6 bytes each: four for the score, two for where it was
+LISTED_IN_LITTLE = 6144  # the same where a block can't have that much shared memory, as on sm_75
+LIST_ENTRY_BYTES = 6
+STATIC_BYTES = 26 * 1024  # at most so much shared memory is the kernel's own; tests/kernels/test_cubins.py reads it
+MAX_LENGTH = 2**20
+MAX_CLUSTER = 16
+LARGEST_PORTABLE_CLUSTER = 8  # a larger one has to be asked for, and not every GPU has it
+
+
+class Launch(typing.NamedTuple):
+    """threads: of a block. items: scores that a thread holds in registers, 0 for lists. cluster: blocks a row.
+    listed: scores that a block's lists hold."""
+
+    threads: int
+    items: int
+    cluster: int
+    listed: int = LISTED
+
+    def kernel(self, pdl=False):
+        """The name of the kernel's instance."""
+        flags = f"{'true' if pdl else 'false'}, {self.listed}"
+        return f"exact_topk<{self.threads}, {self.items}, {self.cluster}, {flags}>"
+
+    @property
+    def shared_bytes(self):
+        """Dynamic shared memory of a block."""
+        return 0 if self.items else LIST_ENTRY_BYTES * self.listed
+
+
+class Limits(typing.NamedTuple):
+    """Of a device: multiprocessors; max_cluster: blocks that can share a row; shared_bytes: that a block can have."""
+
+    multiprocessors: int
+    max_cluster: int
+    shared_bytes: int
+
+
+CPU_LIMITS = Limits(multiprocessors=1, max_cluster=1, shared_bytes=227 * 1024)  # it runs blocks one by one
+
+
+def choose_launch(batch, length, limits):
+    """The Launch for scores [batch, length] on a device with these Limits.
+
+    A short row fits the registers of one block; while each row has a multiprocessor to itself, one of twice the length
+    too. A long one is shared by as many blocks as there are multiprocessors to spare, while each still has 8192 scores
+    to read. Larger blocks where one has very much to read, and shorter lists where shared memory is little.
+    """
+    if length <= 8192:
+        return Launch(1024, 8, 1)
+    if length <= 16384 and batch <= limits.multiprocessors:
+        return Launch(1024, 16, 1)
+    cluster = 1
+    while cluster < limits.max_cluster and 2 * cluster * batch <= limits.multiprocessors:
+        if length < 2 * cluster * 8192:
+            break
+        cluster *= 2
+    large = length >= 65536 * cluster and batch * cluster <= limits.multiprocessors
+    fits = STATIC_BYTES + LIST_ENTRY_BYTES * LISTED <= limits.shared_bytes
+    return Launch(1024 if large else 512, 0, cluster, LISTED if fits else LISTED_IN_LITTLE)
+
+
+def launch_exact(scores, seq_lens, page_table, topk, page_size, out, raw_out, pdl, shape=None):
+    """Launch the exact kernel on validated arguments. shape: a Launch instead of the one that fits.
+
+    Raises ValueError for a shape whose registers can't hold a row.
+    """
+    batch, length = scores.shape
+    shape = shape or choose_launch(batch, length, _limits(scores.device))
+    if shape.items and length > shape.threads * shape.items:
+        raise ValueError(f"{shape} holds {shape.threads * shape.items} scores in registers, but a row has {length}")
+    name = shape.kernel(pdl)
+    kernel = compile_cuda("exact_topk.cu", [name], device=scores.device.type).get_function(name)
+    if shape.cluster > LARGEST_PORTABLE_CLUSTER:
+        _allow_cluster(kernel)
+    scalars = [np.int32(length), np.int64(scores.stride(0)), np.int32(page_table.shape[1]), np.int32(topk)]
+    scalars += [np.int32(page_size.bit_length() - 1)]
+    arguments = (scores, seq_lens, page_table, out, raw_out, *scalars)
+    launch(kernel, (batch * shape.cluster,), (shape.threads,), arguments, shared_mem=shape.shared_bytes, pdl=pdl)
+
+
+@functools.cache
+def _limits(device):
+    if device.type == "cpu":
+        return CPU_LIMITS
+    properties = torch.cuda.get_device_properties(device)
+    return gpu_limits(properties.major, properties.multi_processor_count, properties.shared_memory_per_block_optin)
+
+
+def gpu_limits(major, multiprocessors, shared_bytes):
+    """The Limits of a GPU whose compute capability starts with `major`. Clusters came with 9; larger ones than every
+    GPU since then can run are for the large parts of a data center, 9 and 10."""
+    max_cluster = 1 if major < 9 else MAX_CLUSTER if major <= 10 else LARGEST_PORTABLE_CLUSTER
+    return Limits(multiprocessors, max_cluster, shared_bytes)
+
+
+@functools.cache
+def _allow_cluster(kernel):
+    from cuda.bindings import driver
+
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+    (status,) = driver.cuFuncSetAttribute(driver.CUfunction(kernel.kernel.ptr), attribute, 1)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(f"{kernel.name} can't have clusters of {MAX_CLUSTER} blocks: {status.name}")

@@ -1,0 +1,82 @@
+"""Turns on the GPU for test processes that run side by side.
+
+What an earlier kernel left in shared memory is gone after a switch to another process. So tests that ask for it, those
+marked `alone_on_gpu`, have the GPU for themselves: one worker runs all of them, one after the other, while the other
+workers do what needs no GPU. All other tests share it.
+"""
+
+import fcntl
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from helpers.arrays import memory
+from helpers.kernel import device
+from helpers.lessons.files import NOTEBOOKS
+
+ALONE, SHARED, NO_GPU = range(3)
+# A lesson is alone if it leaves something in shared memory, or runs programs or a server that do.
+LEAVES = (f"{memory.left_in_shared.__name__}(", "helpers.tools", "helpers.small_server")
+CPU_PARAMETERS = {"cpu", "fast", "reverse", "random", "checked"}
+
+
+def turn_of(item):
+    """ALONE, SHARED or NO_GPU: how an item uses the GPU. Without a device of its own, it uses the one that there is."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    if item.get_closest_marker("no_gpu") or parameters.get("device", parameters.get("backend")) in CPU_PARAMETERS:
+        return NO_GPU
+    if item.get_closest_marker("alone_on_gpu"):
+        return ALONE
+    lesson = NOTEBOOKS / f"{parameters['lesson']}.ipynb" if "lesson" in parameters else item.path
+    if lesson.suffix == ".ipynb" and any(word in lesson.read_text() for word in LEAVES):
+        return ALONE
+    return SHARED
+
+
+class Turns:
+    """The plugin. Two lock files: whoever comes takes the gate, then the GPU, then opens the gate again; so one who
+    waits to be alone lets nobody else in before it."""
+
+    def __init__(self, folder=None):
+        folder = Path(folder or tempfile.gettempdir())
+        self._gate, self._gpu = (open(folder / f"cuda-bug-lessons.{name}", "a") for name in ("gate", "gpu"))
+        self._held = NO_GPU
+
+    def take(self, turn):
+        """Hold the GPU as `turn` says; without waiting if it is held so already."""
+        if turn == self._held:
+            return
+        self.give_back()
+        if turn == NO_GPU:
+            return
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._gpu, fcntl.LOCK_EX if turn == ALONE else fcntl.LOCK_SH)
+        finally:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+        self._held = turn
+
+    def give_back(self):
+        fcntl.flock(self._gpu, fcntl.LOCK_UN)
+        self._held = NO_GPU
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items):
+        """The tests of one GPU turn as a group of one worker, and first; those that share the GPU last."""
+        if device() != "cuda":
+            return
+        for item in items:
+            if turn_of(item) == ALONE:
+                item.add_marker(pytest.mark.xdist_group("alone_on_gpu"))
+        items.sort(key=lambda item: (ALONE, NO_GPU, SHARED).index(turn_of(item)))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # outside the test's time limit: waiting is not its fault
+    def pytest_runtest_protocol(self, item, nextitem):
+        if device() == "cuda":
+            self.take(turn_of(item))
+        try:
+            return (yield)
+        finally:
+            if self._held != ALONE or nextitem is None or turn_of(nextitem) != ALONE:
+                self.give_back()

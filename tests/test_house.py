@@ -1,0 +1,80 @@
+"""The wings of helpers/: imports run downwards only, and there is no circle."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import helpers
+from helpers.machine import ROOT
+
+pytestmark = pytest.mark.no_gpu
+
+HELPERS = ROOT / "helpers"
+# From the top floor down, as the package itself says. Its face, which hands out the operations, is no room.
+WINGS = re.findall(r"^    (\w+) ", helpers.__doc__, re.MULTILINE)
+MODULES = sorted(path for path in HELPERS.rglob("*.py") if path != HELPERS / "__init__.py")
+
+
+def wing_of(path: Path) -> str:
+    return path.relative_to(HELPERS).with_suffix("").parts[0]
+
+
+def imports(path: Path) -> set[str]:
+    """Names below helpers that a module imports anywhere, lazily too: "cpu.build" or "kernel"."""
+    found = set()
+    package = path.relative_to(HELPERS).parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.removeprefix("helpers.") for alias in node.names if alias.name.startswith("helpers.")}
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        if node.level:
+            base = package[: len(package) - node.level + 1]
+        elif node.module and node.module.split(".")[0] == "helpers":
+            base = ()
+        else:
+            continue
+        module = (node.module or "").removeprefix("helpers").strip(".")
+        start = ".".join((*base, *filter(None, [module])))
+        for alias in node.names:
+            whole = ".".join(filter(None, (start, alias.name)))
+            found.add(whole if is_module(whole) else start)
+    return found
+
+
+def is_module(dotted: str) -> bool:
+    path = HELPERS / dotted.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def test_every_wing_is_on_the_list():
+    assert {wing_of(path) for path in MODULES} == set(WINGS)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(HELPERS).as_posix())
+def test_imports_run_downwards(path):
+    floor = WINGS.index(wing_of(path))
+    upwards = {name for name in imports(path) if name and WINGS.index(name.split(".")[0]) < floor}
+    assert upwards == set(), f"{path.relative_to(ROOT)} imports from a wing above its own"
+
+
+def test_there_is_no_circle():
+    dotted = (".".join(path.relative_to(HELPERS).with_suffix("").parts) for path in MODULES)
+    names = {name.removesuffix(".__init__"): path for name, path in zip(dotted, MODULES, strict=True)}
+    tied = {name: imports(path) & names.keys() - {name} for name, path in names.items()}
+    while leaves := [name for name, below in tied.items() if not below]:
+        for leaf in leaves:
+            del tied[leaf]
+        tied = {name: below - set(leaves) for name, below in tied.items()}
+    assert tied == {}, "these modules import each other, or one that does"
+
+
+def test_every_kind_of_import_is_seen(monkeypatch):
+    """Red if the search misses one, so that an upward one could hide."""
+    lines = ("from helpers.lessons import files", "import helpers.doctor", "from helpers import sweep",
+             "from . import memory")  # fmt: skip
+    source = "def f():\n" + "".join(f"    {line}\n" for line in lines)
+    monkeypatch.setattr(Path, "read_text", lambda path: source)
+    assert imports(HELPERS / "arrays" / "inputs.py") == {"lessons.files", "doctor", "sweep", "arrays.memory"}
