@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from helpers.arrays import memory
 from helpers.kernel import device
 from helpers.lessons.files import NOTEBOOKS
+from helpers.operations.leave_in_shared import left_in_shared
 
 ALONE, SHARED, NO_GPU = range(3)
 # A lesson is alone if it leaves something in shared memory, or runs programs or a server that do.
-LEAVES = (f"{memory.left_in_shared.__name__}(", "helpers.tools", "helpers.small_server")
+LEAVES = (f"{left_in_shared.__name__}(", "helpers.tools", "helpers.small_server")
 CPU_PARAMETERS = {"cpu", "fast", "reverse", "random", "checked"}
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from helpers.arrays.inputs import generator, page_table
-from helpers.arrays.memory import is_poison, left_in_shared, poisoned
+from helpers.arrays.memory import is_poison, poisoned
 from helpers.kernel import compile_cuda, device, launch
+from helpers.operations.leave_in_shared import left_in_shared
 from helpers.operations.topk_transform import topk_transform
 from helpers.proof import narrowing
 from helpers.proof.reference import exact_positions

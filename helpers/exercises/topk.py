@@ -16,6 +16,7 @@ from helpers import cpu
 from helpers.arrays import inputs, memory
 from helpers.arrays.topk_bins import find_threshold, split
 from helpers.kernel import KERNELS, compile_cuda, launch
+from helpers.operations.leave_in_shared import left_in_shared
 from helpers.operations.topk_transform import THREADS, topk_transform
 
 from .checks import NotYet, checker, equal, require
@@ -43,7 +44,7 @@ def _run(source: str, scores: torch.Tensor, k: int, cap: int) -> tuple[torch.Ten
     scalars = np.int64(scores.stride(0)), np.int32(pages), np.int32(k), np.int32(PAGE_SIZE.bit_length() - 1)
     with cpu.mode("checked"):
         function = compile_cuda(source, [name], device="cpu").get_function(name)
-        with memory.left_in_shared(torch.tensor([never], dtype=torch.int32), "cpu"):
+        with left_in_shared(torch.tensor([never], dtype=torch.int32), "cpu"):
             launch(function, (1,), (THREADS,), (scores, lens, inputs.page_table(1, pages), out, raw, *scalars))
     return raw[0].long(), never
 

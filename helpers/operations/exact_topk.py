@@ -1,17 +1,22 @@
 """Host side of kernels/exact_topk.cu: choose the launch, launch. `topk_transform` validates and calls it."""
 
 import functools
+import itertools
 import typing
 
 import numpy as np
 import torch
 
+from helpers.arrays import inputs
+from helpers.arrays.memory import poisoned
 from helpers.kernel import compile_cuda, launch
+
+from . import Chosen
 
 LISTED = 12288  # scores that a block's lists hold, 6 bytes each: four for the score, two for where it was
 LISTED_IN_LITTLE = 6144  # the same where a block can't have that much shared memory, as on sm_75
 LIST_ENTRY_BYTES = 6
-STATIC_BYTES = 26 * 1024  # at most so much shared memory is the kernel's own; tests/kernels/test_cubins.py reads it
+STATIC_BYTES = 26 * 1024  # at most so much shared memory is the kernel's own; tests/operations/test_cubins.py reads it
 MAX_LENGTH = 2**20
 MAX_CLUSTER = 16
 LARGEST_PORTABLE_CLUSTER = 8  # a larger one has to be asked for, and not every GPU has it
@@ -111,3 +116,29 @@ def _allow_cluster(kernel):
     (status,) = driver.cuFuncSetAttribute(driver.CUfunction(kernel.kernel.ptr), attribute, 1)
     if status != driver.CUresult.CUDA_SUCCESS:
         raise RuntimeError(f"{kernel.name} can't have clusters of {MAX_CLUSTER} blocks: {status.name}")
+
+
+def launches(arch, shared_bytes):
+    """Whatever `choose_launch` says for any batch and length, on GPUs of any size."""
+    chosen = {
+        choose_launch(batch, length, gpu_limits(int(arch[3:-1]), multiprocessors, shared_bytes))
+        for batch in (1, 2, 5, 10, 30, 100, 1000)
+        for length in (1, 8193, 16385, 32768, 65536, 2**17, 2**18, 2**19, 2**20)
+        for multiprocessors in (4, 16, 40, 132, 148, 170)
+    }
+    return [Chosen(shape.kernel(pdl), shape.threads, shape.shared_bytes) for shape in chosen for pdl in (False, True)]
+
+
+def try_variants(where):
+    """A row in registers, rows in lists, also in lists as short as older GPUs have room for; ties; and on a GPU every
+    cluster, so that blocks read each other's memory."""
+    shapes = [Launch(1024, 8, 1), Launch(1024, 16, 1), Launch(1024, 0, 1), Launch(512, 0, 1)]
+    shapes += [Launch(threads, 0, 1, LISTED_IN_LITTLE) for threads in (512, 1024)]
+    if where == "cuda":
+        shapes += [Launch(threads, 0, cluster) for threads in (512, 1024) for cluster in (2, 4, 8, 16)]
+    scores = torch.cat([inputs.field_row(), inputs.scores("8 values", 2, 7613)]).to(where)
+    lengths = torch.tensor([7613, 5000, 100], dtype=torch.int32, device=where)
+    table = inputs.page_table(3, 119).to(where)
+    for shape, pdl in itertools.product(shapes, (False, True)):
+        out, raw = (poisoned((3, 2048), torch.int32, where) for _ in range(2))
+        launch_exact(scores, lengths, table, 2048, 64, out, raw, pdl, shape)

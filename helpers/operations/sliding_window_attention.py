@@ -1,12 +1,15 @@
 """Host side of kernels/sliding_window_attention.cu: validate, choose the launch, launch."""
 
+import itertools
 import math
 
 import numpy as np
 import torch
 
+from helpers.arrays.inputs import page_table
 from helpers.kernel import compile_cuda, launch
 
+from . import Chosen
 from .arguments import (
     check_values,
     require_contiguous,
@@ -75,3 +78,17 @@ def sliding_window_attention(q, k_cache, v_cache, page_table, seq_lens, window, 
     arguments = (q, k_cache, v_cache, page_table, seq_lens, out, *scalars)
     launch(module.get_function(names[masking]), (batch, heads), (THREADS,), arguments)
     return out
+
+
+def launches(arch, shared_bytes):
+    each = itertools.product(DTYPES.values(), HEAD_DIMS, MASKINGS.values())
+    return [Chosen(f"sliding_window_attention<{t}, {d}, Masking::{m}>", THREADS) for t, d, m in each]
+
+
+def try_variants(where):
+    lengths = torch.tensor([1, 64, 70, 200], dtype=torch.int32, device=where)
+    table = page_table(4, 4).to(where)
+    for masking, dtype, dim in itertools.product(MASKINGS, DTYPES, HEAD_DIMS):
+        q = torch.randn(4, 4, dim, device=where).to(dtype)
+        k_cache, v_cache = torch.randn(2, 17 * 64, 2, dim, device=where).to(dtype)
+        sliding_window_attention(q, k_cache, v_cache, table, lengths, 128, 64, masking=masking)

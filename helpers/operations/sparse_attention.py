@@ -1,5 +1,6 @@
 """Host side of kernels/sparse_attention.cu: validate, choose the launch, launch."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import torch
 
 from helpers.kernel import compile_cuda, launch
 
+from . import Chosen
 from .arguments import (
     check_values,
     require_contiguous,
@@ -61,3 +63,18 @@ def sparse_attention(q, kv_cache, indices, seq_lens, sentinel="check"):
     arguments = (q, kv_cache, indices, seq_lens, out, *scalars)
     launch(module.get_function(names[sentinel]), (batch, heads), (THREADS,), arguments)
     return out
+
+
+def launches(arch, shared_bytes):
+    each = itertools.product(DTYPES.values(), SENTINELS.values())
+    return [Chosen(f"sparse_attention<{t}, Sentinel::{s}>", THREADS) for t, s in each]
+
+
+def try_variants(where):
+    lengths = torch.tensor([7613, 5], dtype=torch.int32, device=where)
+    for sentinel, dtype in itertools.product(SENTINELS, DTYPES):
+        cache = torch.randn(4096, 64, device=where).to(dtype)
+        indices = torch.randint(0, 4096, (2, 2048), dtype=torch.int32, device=where)
+        if sentinel == "check":
+            indices[:, 1000:1100] = -1
+        sparse_attention(cache[:8].view(2, 4, 64), cache, indices, lengths, sentinel=sentinel)

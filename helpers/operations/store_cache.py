@@ -1,10 +1,13 @@
 """Host side of kernels/store_cache.cu: validate, choose the launch, launch."""
 
+import itertools
+
 import numpy as np
 import torch
 
 from helpers.kernel import compile_cuda, launch
 
+from . import Chosen
 from .arguments import (
     check_values,
     require_apart,
@@ -130,3 +133,19 @@ def _require_alignment(name, tensor, vector):
     stride = row_stride_bytes(tensor)
     if stride % vector:
         raise ValueError(f"{name} has a row stride of {stride} bytes; it should be a multiple of {vector}")
+
+
+def launches(arch, shared_bytes):
+    return [Chosen(name, 32 * WARPS_PER_BLOCK) for name in VARIANTS]
+
+
+def try_variants(where):
+    """Eight rows into 16 slots: padding rows, which are skipped, and strided ones; both index types, PDL on and off."""
+    shapes = [(64, 1), (128, 1), (256, 1)]  # columns of bf16, warps a row: each vector width with each split
+    shapes += [(split * columns, split) for columns, split in itertools.product((64, 128, 256), (2, 4))]
+    for (columns, split), dtype, pdl in itertools.product(shapes, (torch.int32, torch.int64), (False, True)):
+        k, v = torch.randn(8, 2 * columns, device=where).bfloat16().chunk(2, dim=1)
+        caches = torch.zeros(2, 16, columns, dtype=torch.bfloat16, device=where)
+        indices = torch.tensor([3, 0, 7, 0, 9, 1, 0, 15], dtype=dtype, device=where)
+        store_cache(k, v, *caches, indices, num_split=split, pdl=pdl)
+    store_cache(k[:1], v[:1], *caches, indices[1:2], reserved_skip_index=-1)

@@ -1,10 +1,15 @@
 """Host side of kernels/topk_transform.cu and kernels/exact_topk.cu: validate, choose the launch, launch."""
 
+import itertools
+
 import numpy as np
 import torch
 
+from helpers.arrays import inputs
+from helpers.arrays.memory import poisoned
 from helpers.kernel import compile_cuda, launch
 
+from . import Chosen
 from .arguments import (
     check_values,
     require_apart,
@@ -90,3 +95,23 @@ def topk_transform(scores, seq_lens, page_table, topk=2048, page_size=64, overfl
     arguments = (scores, seq_lens, page_table, out, raw_out, *scalars)
     launch(module.get_function(names[overflow]), (batch,), (THREADS,), arguments)
     return out
+
+
+def launches(arch, shared_bytes):
+    """With the smallest, the default and the largest of its sizes."""
+    each = itertools.product(OVERFLOWS.values(), ("1, 2", "1024, 12", "2048, 12"))
+    return [Chosen(f"topk_transform<Overflow::{o}, {sizes}>", THREADS) for o, sizes in each]
+
+
+def try_variants(where):
+    """The row seen in the field; rows for each way to settle ties (ballots, radix select); a row with nothing to
+    choose."""
+    ties = [inputs.row_with(1900, in_bin, 4096)[0] for in_bin in (150, 170, 200, 260, 700)]
+    crowded = torch.stack([*ties, *inputs.scores("ReLU plateau", 2, 4096)])
+    cases = [(inputs.field_row(), [7613], 2048), (crowded, [4096] * 6 + [100], 2048), (crowded[:2], [4096, 300], 512)]
+    for overflow in OVERFLOWS.keys() - {"unwritten"}:
+        for scores, lengths, topk in cases:
+            table = inputs.page_table(len(scores), -(-scores.shape[1] // 64)).to(where)
+            raw = poisoned((len(scores), topk), torch.int32, where)
+            lens = torch.tensor(lengths, dtype=torch.int32, device=where)
+            topk_transform(scores.to(where), lens, table, topk, overflow=overflow, raw_out=raw)

@@ -19,8 +19,9 @@ import numpy as np
 import torch
 
 from helpers import cpu
-from helpers.arrays import inputs, memory
+from helpers.arrays import inputs
 from helpers.kernel import KERNELS, compile_cuda, device, launch
+from helpers.operations.leave_in_shared import left_in_shared
 from helpers.operations.sparse_attention import sparse_attention
 from helpers.operations.topk_transform import topk_transform
 
@@ -58,7 +59,7 @@ def choose(where, overflow):
     (row, length), (table, cache) = _row(where), server(where)
     nothing = torch.zeros_like(length)
     topk_transform(row, nothing, table, overflow=overflow)  # loads the kernel, which can touch shared memory
-    with memory.left_in_shared(attention_tile(), where):
+    with left_in_shared(attention_tile(), where):
         return topk_transform(row, length, table, overflow=overflow), cache, length
 
 

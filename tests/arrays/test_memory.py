@@ -3,8 +3,9 @@ import torch
 from common import same_bits
 
 from helpers.arrays import inputs
-from helpers.arrays.memory import guarded, is_poison, left_in_shared, poisoned
+from helpers.arrays.memory import guarded, is_poison, poisoned
 from helpers.kernel import device as best_device
+from helpers.operations.leave_in_shared import left_in_shared
 from helpers.operations.topk_transform import topk_transform
 from helpers.proof.children import run_in_child
 

@@ -4,9 +4,10 @@ import torch
 from common import refused, same_bits
 
 from helpers.arrays import inputs
-from helpers.arrays.memory import is_poison, left_in_shared, poisoned
+from helpers.arrays.memory import is_poison, poisoned
 from helpers.arrays.topk_bins import coarse_bin, split
 from helpers.kernel import compile_cuda, launch
+from helpers.operations.leave_in_shared import left_in_shared
 from helpers.operations.topk_transform import topk_transform
 from helpers.proof.reference import topk_reference
 
