@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from helpers.arrays.memory import guarded
+from helpers.operations.arguments import require_int, require_one_of
 from helpers.operations.sliding_window_attention import sliding_window_attention
-from helpers.operations.sparse_attention import sparse_attention
+from helpers.operations.sparse_attention import SENTINELS, sparse_attention
 from helpers.operations.store_cache import store_cache
-from helpers.operations.topk_transform import topk_transform
+from helpers.operations.topk_transform import OVERFLOWS, topk_transform
 
 from .model import Sizes, index_scores
 
@@ -36,6 +37,11 @@ class Variant:
     skip: int = 0
     overflow: str = "exact"
     sentinel: str = "check"
+
+    def __post_init__(self) -> None:
+        require_int("skip", self.skip, -1, 2**31 - 1)
+        require_one_of("overflow", self.overflow, ("exact", *OVERFLOWS))
+        require_one_of("sentinel", self.sentinel, tuple(SENTINELS))
 
 
 class Pool:

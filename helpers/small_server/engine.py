@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -25,24 +25,40 @@ from torch import Tensor
 
 from helpers import cpu
 from helpers.cpu.settings import current
+from helpers.operations.arguments import require_bool, require_int, require_power_of_two
+from helpers.operations.sliding_window_attention import TILE
 
 from .cache import PagedAttention, Pool, Variant, slots_of
 from .model import DenseAttention, Model
 
 BUCKETS = (1, 2, 4, 8, 16)
+MAX_SLOTS = 2**31 - 1  # slots are int32
 PADDING_LENGTH = 1  # what a padding row of a batch has as its length, draft rows still to be taken off
 
 
 @dataclass(frozen=True)
 class Capacity:
     """How much the engine can hold. running: requests at a time, at most the largest of BUCKETS.
-    pages: of the pool, page 0 included. context: tokens a request can have. drafts: at least 1."""
+    pages: of the pool, page 0 included. page_size: a power of two, at most 64. context: tokens a request can have,
+    drafts that are thrown away included. drafts: at least 1. Raises TypeError or ValueError for what no engine can be.
+    """
 
     running: int = 16
     pages: int = 384
     page_size: int = 16
     context: int = 448
     drafts: int = 2
+
+    def __post_init__(self) -> None:
+        require_int("running", self.running, 1, BUCKETS[-1])
+        require_power_of_two("page_size", self.page_size, TILE)
+        require_int("pages", self.pages, 2, MAX_SLOTS // self.page_size)
+        require_int("drafts", self.drafts, 1, MAX_SLOTS // 4)
+        require_int("context", self.context, self.reach(1, 1), MAX_SLOTS)
+
+    def reach(self, prompt: int, wanted: int) -> int:
+        """Tokens that a request may ever have in the cache, drafts that are thrown away included."""
+        return prompt + wanted + (self.drafts + 1) + self.drafts - 1
 
 
 @dataclass
@@ -77,7 +93,7 @@ class Step:
 
 
 class ServingFault(RuntimeError):
-    """A decode step failed, and the engine with it. kernel, line, report: of the KernelFault, where one is known."""
+    """A step failed; no request has moved. kernel, line, report: of the KernelFault, where one is known."""
 
     def __init__(self, step: int, running: int, bucket: int, error: Exception) -> None:
         super().__init__(f"step {step}, {running} requests in a bucket of {bucket}: {_first_line(error)}")
@@ -103,17 +119,22 @@ def row_lengths(seq_lens: Tensor, rows: int) -> Tensor:
 class Engine:
     """Serves requests with `model`. recorded: replay CUDA graphs (GPU), or call the same step each time.
 
-    submit() takes a request or refuses it with ValueError. What doesn't fit yet waits: for a place in the batch, or
-    for pages. step() admits what fits, decodes once, and returns what is finished.
+    submit() takes a request or refuses it with TypeError or ValueError. What doesn't fit yet waits: for a place in the
+    batch, or for pages. step() admits what fits, decodes once, and returns what is finished. It is all or nothing: what
+    ends it early, Ctrl-C included, leaves every request and page where it was, and the next step does it again.
     """
 
     def __init__(self, model: Model, variant: Variant | None = None, capacity: Capacity | None = None, *,
                  recorded: bool = True) -> None:  # fmt: skip
-        self.model, self.variant = model, variant or Variant()
-        self.capacity = capacity = capacity or Capacity()
+        variant, capacity = variant or Variant(), capacity or Capacity()
+        for name, value, kind in (("variant", variant, Variant), ("capacity", capacity, Capacity)):
+            if not isinstance(value, kind):
+                raise TypeError(f"{name} is a {type(value).__name__}; it should be a {kind.__name__}")
+        require_bool("recorded", recorded)
+        self.model, self.variant, self.capacity = model, variant, capacity
         self.device = model.embed.weight.device
         self.sizes, self.verified = model.sizes, capacity.drafts + 1
-        self.table_pages = capacity.context // capacity.page_size
+        self.table_pages = -(-capacity.context // capacity.page_size)
         self.pool = Pool(model.sizes, capacity.pages, capacity.page_size, self.device)
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
@@ -135,55 +156,78 @@ class Engine:
     def submit(self, prompt: Sequence[int], wanted: int) -> int:
         """Queue a request for `wanted` tokens after `prompt`; returns its number.
 
-        Raises ValueError for an empty prompt, a token outside the vocabulary, and what could never fit.
+        prompt: a list or tuple of ints. Raises TypeError or ValueError for another one, for an empty prompt, a token
+        outside the vocabulary, and what could never fit.
         """
-        prompt = [int(token) for token in prompt]
-        if not prompt:
-            raise ValueError("prompt is empty; it should hold at least one token")
-        if wanted < 1:
-            raise ValueError(f"wanted is {wanted}; it should be at least 1")
-        for at, token in enumerate(prompt):
-            if not 0 <= token < self.sizes.vocab:
-                raise ValueError(f"prompt holds token {token} at position {at}; "
-                                 f"tokens should be in [0, {self.sizes.vocab})")  # fmt: skip
-        request = Request(self.submitted, prompt, wanted)
-        if self._reach(request) > self.capacity.context:
-            raise ValueError(f"prompt has {len(prompt)} tokens and {wanted} are wanted; with {self.capacity.drafts} "
-                             f"drafts that is {self._reach(request)}, and the context holds "
-                             f"{self.capacity.context}")  # fmt: skip
-        pages = self._pages_for(request)
-        if pages > self.capacity.pages - 1:
-            raise ValueError(f"prompt has {len(prompt)} tokens and {wanted} are wanted; that is {pages} pages, "
-                             f"and the pool has {self.capacity.pages - 1}")  # fmt: skip
+        self.check(prompt, wanted)
+        request = Request(self.submitted, list(prompt), wanted)
         self.submitted += 1
         self.waiting.append(request)
         return request.number
 
-    def _reach(self, request: Request) -> int:
-        """Tokens that a request may ever have in the cache, drafts that are thrown away included."""
-        return len(request.prompt) + request.wanted + self.verified + self.capacity.drafts - 1
+    def check(self, prompt: Sequence[int], wanted: int) -> None:
+        """Raise what submit() would raise for this request, and queue nothing."""
+        if not isinstance(prompt, list | tuple):
+            raise TypeError(f"prompt is a {type(prompt).__name__}; it should be a list or tuple of ints")
+        if not prompt:
+            raise ValueError("prompt is empty; it should hold at least one token")
+        for at, token in enumerate(prompt):
+            require_int(f"prompt[{at}]", token, 0, self.sizes.vocab - 1)
+        require_int("wanted", wanted, 1, self.capacity.context)
+        reach = self.capacity.reach(len(prompt), wanted)
+        if reach > self.capacity.context:
+            raise ValueError(f"prompt has {len(prompt)} tokens and {wanted} are wanted; with {self.capacity.drafts} "
+                             f"drafts that is {reach}, and the context holds {self.capacity.context}")  # fmt: skip
+        pages = self._pages_for(len(prompt), wanted)
+        if pages > self.capacity.pages - 1:
+            raise ValueError(f"prompt has {len(prompt)} tokens and {wanted} are wanted; that is {pages} pages, "
+                             f"and the pool has {self.capacity.pages - 1}")  # fmt: skip
 
-    def _pages_for(self, request: Request) -> int:
-        return -(-self._reach(request) // self.capacity.page_size)
+    def _pages_for(self, prompt: int, wanted: int) -> int:
+        return -(-self.capacity.reach(prompt, wanted) // self.capacity.page_size)
 
     def step(self) -> list[Request]:
         """Admit, decode once, and return the requests that this finished. Raises ServingFault."""
         # As on a GPU: nobody clears shared memory, and blocks and warps run in any order.
         any_order = cpu.mode(current().mode, order="random", seed=len(self.steps))
-        with torch.no_grad(), cpu.shared_memory("keep"), any_order:
-            self._admit()
-            done = self._leave()  # one token may be all that was wanted
-            if self.running:
-                self._decode()
-                done += self._leave()
-        return done
+        put_back = self._keep()
+        try:
+            with torch.no_grad(), cpu.shared_memory("keep"), any_order:
+                self._admit()
+                done = self._leave()  # one token may be all that was wanted
+                if self.running:
+                    self._decode()
+                    done += self._leave()
+            return done
+        except BaseException:
+            put_back()
+            raise
+
+    def _keep(self) -> Callable[[], None]:
+        """A function that brings all requests and pages back to where they are now.
+
+        What a step wrote to the caches stays: the same step writes the same there again.
+        """
+        waiting, running, free, steps = self.waiting.copy(), self.running, self.pool.free.copy(), len(self.steps)
+        fields = [(request, vars(request).copy()) for request in (*waiting, *running)]
+
+        def put_back() -> None:
+            self.waiting, self.running, self.pool.free = waiting, running, free
+            del self.steps[steps:]
+            for request, values in fields:
+                vars(request).update(values)
+
+        return put_back
 
     def _admit(self) -> None:
-        while (self.waiting and len(self.running) < self.capacity.running
-               and self._pages_for(self.waiting[0]) <= len(self.pool.free)):  # fmt: skip
-            request = self.waiting.popleft()
-            request.pages = self.pool.take(self._pages_for(request))
-            self.running.append(request)
+        while self.waiting and len(self.running) < self.capacity.running:
+            request = self.waiting[0]
+            pages = self._pages_for(len(request.prompt), request.wanted)
+            if pages > len(self.pool.free):
+                break
+            self.waiting.popleft()
+            request.pages = self.pool.take(pages)
+            self.running = [*self.running, request]
             with self._faults(1):
                 self._prefill(request)
 
@@ -224,7 +268,7 @@ class Engine:
         drafts, _ = self._draft_on(drafted[:, -1:], lengths, slots[:, n - 1 :], table)
 
         request.cached = n
-        request.tokens.append(int(first))
+        request.tokens = [int(first)]
         request.drafts = drafts[0].tolist()
         request.had_nan = bool(logits.isnan().any())
 
@@ -247,7 +291,7 @@ class Engine:
         gained, t = [], self.verified
         for request, row in zip(self.running, outputs, strict=True):
             accepted, nan = row[t], row[-2]
-            request.tokens += row[: accepted + 1]
+            request.tokens = request.tokens + row[: accepted + 1]
             request.cached += accepted + 1
             request.drafts = row[t + 1 : -2]
             request.had_nan |= bool(nan)
@@ -322,7 +366,16 @@ class Engine:
 
 
 def serve(engine: Engine, arrivals: Sequence[tuple[int, Sequence[int], int]]) -> list[Request]:
-    """Serve (step of arrival, prompt, wanted tokens), sorted by step; returns the requests in that order."""
+    """Serve (step of arrival, prompt, wanted tokens), sorted by step; returns the requests in that order.
+
+    Requests that the engine still has from before are served, too, and come first. Raises TypeError or ValueError,
+    with nothing submitted, for arrivals that are not sorted and for what submit() refuses.
+    """
+    earliest = 0
+    for at, (step, prompt, wanted) in enumerate(arrivals):
+        require_int(f"the step of arrivals[{at}]", step, earliest, 2**63 - 1)
+        engine.check(prompt, wanted)
+        earliest = step
     coming, done, now = deque(arrivals), {}, 0
     while coming or engine.waiting or engine.running:
         while coming and coming[0][0] <= now:
@@ -331,5 +384,3 @@ def serve(engine: Engine, arrivals: Sequence[tuple[int, Sequence[int], int]]) ->
             done[request.number] = request
         now += 1
     return [done[number] for number in sorted(done)]
-
-

@@ -1,15 +1,18 @@
 """The small server: its task and model, its engine against a dense reference, and each broken variant's own failure."""
 
+import contextlib
 import json
 import random
 import resource
+import sys
 import time
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from helpers.proof.children import run_in_child
-from helpers.small_server import task, train
+from helpers.small_server import cache, task, train
 from helpers.small_server.cache import Variant, between_guards
 from helpers.small_server.engine import BUCKETS, Capacity, Engine, ServingFault, row_lengths, serve
 from helpers.small_server.model import WEIGHTS, DenseAttention, Model, Sizes, load
@@ -256,23 +259,116 @@ def test_bad_requests_are_refused_and_harm_nobody(device, arrivals, expected):
     engine = Engine(load(device), Variant(), Capacity(running=4, pages=40))
     cases = [
         ([], 4, "prompt is empty"),
-        ([5, 128], 4, r"token 128 at position 1.*\[0, 128\)"),
-        ([-1], 4, "token -1 at position 0"),
+        ([5, 128], 4, r"prompt\[1\] is 128; it should be between 0 and 127"),
+        ([-1], 4, r"prompt\[0\] is -1; it should be between 0 and 127"),
         ([5] * 450, 4, "450 tokens.*context holds 448"),
         ([5] * 420, 40, "40 are wanted"),
-        ([5] * 20, 0, "wanted is 0"),
+        ([5] * 20, 0, "wanted is 0; it should be between 1 and 448"),
+        ([5] * 20, -3, "wanted is -3"),
+        ([5] * 20, float("nan"), "wanted is nan; it should be an int"),
+        ([5] * 20, 2.5, r"wanted is 2\.5; it should be an int"),
+        ([5] * 20, True, "wanted is True; it should be an int"),
+        ([1.7], 4, r"prompt\[0\] is 1\.7; it should be an int"),
+        ([5, True], 4, r"prompt\[1\] is True; it should be an int"),
+        ("12", 4, "prompt is a str; it should be a list or tuple of ints"),
+        (None, 4, "prompt is a NoneType"),
+        (torch.tensor([5]), 4, "prompt is a Tensor"),
     ]
     for _, asked in arrivals[:3]:
         engine.submit(asked.prompt, len(asked.answer))
         engine.step()
         for prompt, wanted, words in cases:
-            with pytest.raises(ValueError, match=words):
+            with pytest.raises((TypeError, ValueError), match=words):
                 engine.submit(prompt, wanted)
+            with pytest.raises((TypeError, ValueError), match=words):
+                serve(engine, [(0, (5,), 1), (0, prompt, wanted)])
     running = {request.number: request for request in [*engine.running, *engine.waiting]}
     while engine.running or engine.waiting:
         engine.step()
     assert wrong_tokens([running[n].tokens for n in running], [expected[n] for n in running]) == 0
     assert engine.submitted == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"running": 0}, "running is 0; it should be between 1 and 16"),
+        ({"running": -1}, "running is -1; it should be between 1 and 16"),
+        ({"running": 17}, "running is 17; it should be between 1 and 16"),
+        ({"running": 2.0}, r"running is 2\.0; it should be an int"),
+        ({"running": True}, "running is True; it should be an int"),
+        ({"pages": 1}, "pages is 1; it should be between 2 and"),
+        ({"pages": 2**27, "page_size": 16}, "pages is 134217728; it should be between 2 and 134217727"),
+        ({"page_size": 0}, "page_size is 0; it should be between 1 and 64"),
+        ({"page_size": 24}, "page_size is 24; it should be a power of two"),
+        ({"page_size": 128}, "page_size is 128; it should be between 1 and 64"),
+        ({"context": 5}, "context is 5; it should be between 6 and"),
+        ({"context": 7, "drafts": 3}, "context is 7; it should be between 8 and"),
+        ({"context": "448"}, "context is '448'; it should be an int"),
+        ({"drafts": 0}, "drafts is 0; it should be between 1 and"),
+        ({"drafts": None}, "drafts is None; it should be an int"),
+    ],
+)
+def test_a_capacity_that_no_engine_can_have_is_refused(given, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        Capacity(**given)
+
+
+@pytest.mark.parametrize("given", ({"running": 1}, {"running": 16}, {"pages": 2}, {"page_size": 64}, {"page_size": 1},
+                                   {"context": 6}, {"context": 8, "drafts": 3}, {"drafts": 1}), ids=str)  # fmt: skip
+def test_the_bounds_of_a_capacity_are_allowed(given):
+    assert vars(Capacity(**given)).items() >= given.items()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"skip": -2}, "skip is -2; it should be between -1 and"),
+        ({"skip": True}, "skip is True; it should be an int"),
+        ({"overflow": "exactly"}, "overflow is 'exactly'; it should be 'exact' or"),
+        ({"sentinel": 1}, "sentinel is 1; it should be a string"),
+    ],
+)
+def test_a_variant_that_the_operations_do_not_have_is_refused(given, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        Variant(**given)
+
+
+def test_an_engine_of_something_else_is_refused():
+    with pytest.raises(TypeError, match="variant is a Capacity; it should be a Variant"):
+        Engine(load(), Capacity())
+    with pytest.raises(TypeError, match="capacity is a int; it should be a Capacity"):
+        Engine(load(), Variant(), 4)
+    with pytest.raises(TypeError, match="recorded is 1; it should be True or False"):
+        Engine(load(), recorded=1)
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ((0, float("nan")), r"arrivals\[1\] is nan"),
+        ((3, 2), r"\[1\] is 2; .*between 3"),
+        ((-1, 0), r"\[0\] is -1; .*between 0"),
+    ],
+)
+def test_arrivals_out_of_order_are_refused_before_any_is_submitted(steps, words):
+    """NaN never comes, so that serve() would not end."""
+    engine = Engine(load(), Variant(), Capacity(running=1))
+    with pytest.raises((TypeError, ValueError), match=words):
+        serve(engine, [(step, (5,), 1) for step in steps])
+    assert engine.submitted == 0
+
+
+@pytest.mark.parametrize(("context", "page_size"), [(460, 16), (449, 64), (451, 2)])
+def test_a_context_that_ends_within_a_page_is_served_to_its_last_token(device, context, page_size):
+    """Wrong: a page table of context // page_size pages, which ends before the last tokens of a full request."""
+    model = load(device)
+    asked = task.problem(context - 10, 6, random.Random(8))  # 6 wanted, 3 verified, 1 more draft: the context is full
+    with pytest.raises(ValueError, match=f"that is {context + 1}, and the context holds {context}"):
+        Engine(model, Variant(), Capacity(2, context=context, page_size=page_size)).submit(asked.prompt, 7)
+    engine = Engine(model, Variant(), Capacity(2, context=context, page_size=page_size))
+    done = served(engine, [(0, asked), *trace(1, seed=2, wanted=(6, 6))])
+    assert wrong_tokens(answers(done)[:1], reference(model, [asked])) == 0
 
 
 def test_a_prompt_that_fits_the_context_but_never_the_pool_is_refused():
@@ -302,6 +398,161 @@ def test_a_fault_says_the_step_and_how_many_were_running():
     fault = ServingFault(12, 5, 8, RuntimeError("CUDA error: an illegal memory access\nmore text"))
     assert str(fault) == "step 12, 5 requests in a bucket of 8: CUDA error: an illegal memory access"
     assert fault.kernel is None and "more text" in fault.report
+
+
+# ------------------------------------------------------------ interrupts
+
+
+OPERATIONS = ("store_cache", "sliding_window_attention", "topk_transform", "sparse_attention")
+
+
+class Interrupts:
+    """Presses Ctrl-C at place 0 of a step, at place `stride` when the step is done again, and so on to its end."""
+
+    def __init__(self, stride=1, at=0):
+        self.stride, self.first, self.at, self.seen, self.count = stride, at, at, 0, 0
+
+    def place(self):
+        self.seen += 1
+        if self.seen > self.at:
+            self.at += self.stride
+            self.count += 1
+            raise KeyboardInterrupt
+
+    def again(self):
+        self.seen = 0
+
+    def next_step(self):
+        self.seen, self.at = 0, self.first
+
+    def in_operations(self, monkeypatch, after=False):
+        """A place before, or after, the work of each operation."""
+
+        def patched(operation):
+            def run(*args, **options):
+                if not after:
+                    self.place()
+                result = operation(*args, **options)
+                if after:
+                    self.place()
+                return result
+
+            return run
+
+        for name in ("store_cache", "sliding_window_attention", "topk_transform", "sparse_attention"):
+            monkeypatch.setattr(cache, name, patched(getattr(cache, name)))
+
+    @contextlib.contextmanager
+    def in_lines(self):
+        """A place before each line of the engine's that a step runs."""
+        step = {"_admit", "_leave", "_faults", "_prefill", "_table_row", "_decode", "_fill", "_step", "_draft_on"}
+        file = Engine.step.__code__.co_filename
+
+        def follow(frame, event, _):
+            if frame.f_code.co_filename != file or frame.f_code.co_name not in step:
+                return None
+            if event == "line":
+                self.place()
+            return follow
+
+        sys.settrace(follow)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+
+
+def state_of(engine):
+    requests = [(request.number, vars(request).copy()) for request in (*engine.running, *engine.waiting)]
+    return requests, len(engine.running), list(engine.pool.free), len(engine.steps)
+
+
+def to_the_end(engine, interrupts=None):
+    """Steps until nothing is left, each again while an interrupt ends it: the answers, by request."""
+    done = []
+    while engine.running or engine.waiting:
+        before = state_of(engine)
+        try:
+            with interrupts.in_lines() if interrupts and interrupts.stride > 1 else contextlib.nullcontext():
+                done += engine.step()
+        except KeyboardInterrupt:
+            assert state_of(engine) == before
+            interrupts.again()
+        else:
+            if interrupts:
+                interrupts.next_step()
+    assert sorted(engine.pool.free) == list(range(1, engine.capacity.pages))
+    return answers(sorted(done, key=lambda request: request.number))
+
+
+SHORT = trace(3, seed=9, lengths=(task.SHORTEST, 80), wanted=(3, 6))
+
+
+@pytest.fixture(scope="module")
+def short_answers():
+    return reference(load(), asked_of(SHORT))
+
+
+def submitted(device):
+    """An engine in which the third request waits until the first or second is done."""
+    engine = Engine(load(device), Variant(), Capacity(running=2, pages=40), recorded=False)
+    for asked in asked_of(SHORT):
+        engine.submit(asked.prompt, len(asked.answer))
+    return engine
+
+
+def steps_of(engine):
+    return [(step.requests, step.gained) for step in engine.steps]
+
+
+@pytest.mark.parametrize("where", ("before operations", "after operations", "lines"))
+def test_an_interrupt_anywhere_in_a_step_loses_nothing(device, where, monkeypatch, short_answers):
+    """In prefill, where a request is admitted; in decode; where one is done and another takes its place. By line: as
+    the interpreter delivers Ctrl-C, in the engine's book-keeping too."""
+    undisturbed, engine = submitted(device), submitted(device)
+    assert to_the_end(undisturbed) == short_answers
+    interrupts = Interrupts(stride=5 if where == "lines" else 1)
+    if where != "lines":
+        interrupts.in_operations(monkeypatch, after=where.startswith("after"))
+    assert to_the_end(engine, interrupts) == short_answers
+    assert steps_of(engine) == steps_of(undisturbed)
+    assert interrupts.count > 15 * len(engine.steps)
+
+
+def test_serve_goes_on_where_an_interrupt_ended_it(device, monkeypatch, short_answers):
+    engine = Engine(load(device), Variant(), Capacity(running=3, pages=40))
+    with monkeypatch.context() as patch:
+        Interrupts(at=20).in_operations(patch)
+        with pytest.raises(KeyboardInterrupt):
+            served(engine, SHORT)
+    assert answers(serve(engine, [])) == short_answers
+
+
+def test_a_fault_leaves_the_requests_where_they_were(device, monkeypatch, short_answers):
+    """What fails once, such as an allocation, is no end of the engine."""
+    engine = submitted(device)
+    before = state_of(engine)
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "store_cache", Mock(side_effect=RuntimeError("out of memory")))
+        with pytest.raises(ServingFault, match="step 0, 1 requests in a bucket of 1: out of memory"):
+            engine.step()
+    assert state_of(engine) == before
+    assert to_the_end(engine) == short_answers
+
+
+def test_an_interrupt_while_a_graph_is_captured_leaves_the_next_engine_whole(device, monkeypatch, short_answers):
+    """The graphs are recorded when an engine is made; on a CPU there are none, and no operation runs then."""
+    interrupts, done = Interrupts(), False
+    while not done:
+        interrupts.again()
+        with monkeypatch.context() as patch:
+            interrupts.in_operations(patch)
+            with contextlib.suppress(KeyboardInterrupt):
+                Engine(load(device), Variant(), Capacity(running=1))
+                done = True
+        engine = Engine(load(device), Variant(), Capacity(running=3, pages=40))
+        assert answers(served(engine, SHORT)) == short_answers
+    assert (interrupts.count > 15) == (device == "cuda")
 
 
 # ------------------------------------------------------------ soak
