@@ -3,23 +3,27 @@
     python -m helpers.doctor     one screen; exit status 1 if the lessons can't run here
 """
 
+import importlib
 import importlib.metadata
 import importlib.util
 import sys
+import tempfile
 import textwrap
 from dataclasses import dataclass
 
 import torch
 
 from helpers import cpu
+from helpers.cpu import compiler
+from helpers.cpu.build import build_runtime, cache_folder
 from helpers.kernel import _why_no_cuda, cuda_include_dirs
-from helpers.machine import compiler, cuda_majors, driver_version, find_tool, first_line, versions
+from helpers.machine import cuda_majors, driver_version, find_tool, first_line, no_cupy, versions
 
 PIP = ".venv/bin/python -m pip install"
 COMPILER = "xcode-select --install" if sys.platform == "darwin" else "sudo apt-get install g++"
 TOOLKIT = "sudo apt-get install cuda-toolkit-13-0   (from NVIDIA's package repository)"
 INSTALL = "make install"
-WIDTH = 140  # columns of the screen
+FOLDERS = "export KERNEL_CACHE=/tmp/kernels CUPY_CACHE_DIR=/tmp/kernels/cupy   (or other folders that you can write)"
 MODES = {
     "fast": ("CPU build", "no kernel runs without a GPU", COMPILER),
     "checked": ("ASan, UBSan", "no red zones: accesses out of bounds stay silent", COMPILER),
@@ -45,7 +49,10 @@ def _versions_agree():
     said = f"torch {ours or 'none'}, CuPy {cupys or 'none'}"
     if cupys is None or (ours and ours != cupys):
         return Finding(
-            "CUDA majors", "", f"{said}: the first kernel on a GPU fails", f"{PIP} cupy-cuda{ours or 13}x"
+            "CUDA majors",
+            "",
+            f"{said}: the first kernel on a GPU fails",
+            _fix_cupy(f"{PIP} cupy-cuda{ours or 13}x"),
         )
     return Finding("CUDA majors", said)
 
@@ -56,7 +63,7 @@ def _nvrtc():
 
         version = ".".join(map(str, nvrtc.getVersion()))
     except Exception:  # whatever keeps a library from loading
-        return Finding("NVRTC", "", "nothing compiles for a GPU", INSTALL)
+        return Finding("NVRTC", "", "nothing compiles for a GPU", _fix_cupy(INSTALL))
     if not cuda_include_dirs():
         return Finding("NVRTC", "", f"{version} without CUDA's headers: no bf16 kernel compiles for a GPU", INSTALL)
     return Finding("NVRTC", version)
@@ -78,8 +85,40 @@ def _tool(name, costs, fix):
     return Finding(name, (lines or [path])[0], costs, fix) if path else Finding(name, "", costs, fix)
 
 
+def _cupy(version):
+    return Finding("CuPy", "" if no_cupy() else version, f"no kernel runs on a GPU: {no_cupy()}", _fix_cupy(INSTALL))
+
+
+def _fix_cupy(command):
+    """The command that brings CuPy: another one than `command` where only its cache folder is missing."""
+    return FOLDERS if isinstance(no_cupy(), OSError) else command
+
+
+def _kernel_cache():
+    """Where compiled kernels, and what a reader has solved, are kept."""
+    without = {"fix": FOLDERS, "needed": _why_no_cuda() is not None}
+    try:
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(2**20))  # a full disk lets a file be made, but not filled
+    except (OSError, cpu.CacheError) as error:
+        return Finding("kernel cache", "", f"nothing compiles for the CPU: {error}", **without)
+    return Finding("kernel cache", str(folder), **without)
+
+
+def _why_no_build():
+    """None when the C++ compiler builds what every kernel needs, else the exception."""
+    try:
+        build_runtime("fast")
+    except (cpu.CompileError, cpu.CacheError) as error:
+        return error
+
+
 def _mode(mode, reason):
     tool, costs, fix = MODES[mode]
+    if mode == "fast" and (reason := reason or _why_no_build()):
+        costs, fix = f"{costs}: {reason}", FOLDERS if isinstance(reason, cpu.CacheError) else fix
     found = "" if reason else f"{tool}: {compiler() if mode == 'fast' else 'ready'}"
     return Finding(f"mode {mode}", found, costs, fix, needed=mode == "fast" and _why_no_cuda() is not None)
 
@@ -93,14 +132,14 @@ def findings():
     toolkit = TOOLKIT if gpu.found else ""
     bindings = importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings")
     bindings_version = importlib.metadata.version("cuda-bindings") if bindings else ""
-    cupy_is_here = not have["cupy"].startswith("missing")
     return [
         Finding("Python, torch", f"{have['python']}, {have['torch']}", needed=True),
-        Finding("CuPy", have["cupy"] if cupy_is_here else "", "no kernel runs on a GPU", INSTALL),
+        _cupy(have["cupy"]),
         _versions_agree(),
         _nvrtc(),
         gpu,
         Finding("cuda-bindings", bindings_version, "no guard pages and no early launch (PDL) on a GPU", INSTALL),
+        _kernel_cache(),
         *(_mode(mode, cpu.missing_modes().get(mode)) for mode in cpu.MODES),
         _tool("gdb", "lesson 30 can't stop inside a CUDA thread", "sudo apt-get install gdb"),
         _tool("compute-sanitizer", transcript, toolkit),
@@ -131,8 +170,8 @@ def screen(found=None):
     for finding in found:
         lines.append(f"{'ok' if finding.found else '--':3} {finding.what:18} {(finding.found or 'missing')[:90]}")
         if not finding.found:
-            costs = f"costs: {finding.costs}"
-            lines.append(textwrap.fill(costs, WIDTH, initial_indent=" " * 23, subsequent_indent=" " * 30))
+            first, *more = textwrap.wrap(finding.costs, 108)
+            lines += [f"    {'':18} costs: {first}", *(f"    {'':25} {line}" for line in more)]
         if not finding.found and finding.fix:
             lines.append(f"    {'':18} fix:   {finding.fix}")
     together = in_one_command(found)

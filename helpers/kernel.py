@@ -14,7 +14,7 @@ import torch
 
 from helpers import cpu
 from helpers.cpu.faults import CompileError
-from helpers.cpu.source import Source, inline_includes
+from helpers.cpu.source import Source, inline_includes, quoted
 from helpers.machine import ROOT
 
 KERNELS = ROOT / "kernels"
@@ -31,7 +31,7 @@ def _why_no_cuda():
         return f"torch {torch.__version__} finds no usable GPU"
     try:
         import cupy
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: it makes its cache folder at once
         return f"CuPy can't be imported: {error}"
     capability = torch.cuda.get_device_capability()
     if capability < OLDEST_GPU:
@@ -94,7 +94,7 @@ def _nvrtc_options(defines):
 
 def _nvrtc_text(source):
     """The source as NVRTC gets it: one text, whose messages carry the source's own file and lines."""
-    return f'#line 1 "{source.name}"\n{inline_includes(source)}'
+    return f"#line 1 {quoted(source.name)}\n{inline_includes(source)}"
 
 
 @functools.lru_cache(maxsize=256)

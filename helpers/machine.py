@@ -1,5 +1,7 @@
 """Facts about this machine: versions, compilers, tools."""
 
+import functools
+import importlib
 import os
 import platform
 import shutil
@@ -13,25 +15,30 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def versions():
     """Versions of what runs the lessons. "cuda": what torch was built for, "none" for a CPU build."""
-    try:
-        from cupy import __version__ as cupy
-    except ImportError as error:
-        cupy = f"missing ({error})"
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda or "none",
-        "cupy": cupy,
+        "cupy": f"missing ({no_cupy()})" if no_cupy() else importlib.import_module("cupy").__version__,
     }
+
+
+@functools.cache
+def no_cupy():
+    """None when CuPy can be imported, else the exception. It makes its cache folder as it is imported."""
+    try:
+        importlib.import_module("cupy")
+    except (ImportError, OSError) as error:
+        return error
 
 
 def cuda_majors():
     """CUDA major versions that torch and CuPy were built for; None where there is none."""
     ours = int(torch.version.cuda.split(".")[0]) if torch.version.cuda else None
-    try:
-        from cupy.cuda import runtime
-    except ImportError:
+    if no_cupy():
         return ours, None
+    from cupy.cuda import runtime
+
     return ours, runtime.runtimeGetVersion() // 1000
 
 
@@ -48,12 +55,6 @@ def first_line(command):
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip().splitlines()[0].strip() if done.stdout.strip() else ""
-
-
-def compiler():
-    """First line of `--version` of the C++ compiler that builds kernels for the CPU, or ""."""
-    found = next(filter(None, map(shutil.which, ("g++", "clang++"))), None)
-    return first_line([found, "--version"]) if found else ""
 
 
 def driver_version():

@@ -1,9 +1,11 @@
+import os
 import subprocess
 import sys
 
 import pytest
 
 from helpers import cpu, doctor
+from helpers.cpu import build, compilers
 from helpers.doctor import Finding
 from helpers.kernel import _why_no_cuda
 
@@ -105,3 +107,72 @@ def test_tools_are_found_outside_path_too(monkeypatch, tmp_path):
     assert doctor.find_tool("some-cuda-tool") == str(tool)
     assert doctor.first_line([str(tool)]) == "version 7"
     assert doctor.first_line([str(tmp_path / "nothing")]) == ""
+
+
+def line(found, what):
+    return next(finding for finding in found if finding.what == what)
+
+
+@pytest.mark.parametrize("kind", ("a file", "no folder can be made", "the disk is full", "no home"))
+def test_a_cache_that_cannot_be_written_keeps_the_lessons_from_running(kind, monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "_why_no_cuda", lambda: "this test says so")
+    monkeypatch.setenv("KERNEL_CACHE", str(tmp_path / "cache"))
+    match kind:
+        case "a file":
+            (tmp_path / "cache").touch()
+        case "no folder can be made":
+            monkeypatch.setenv("KERNEL_CACHE", "/proc/no-folder-can-be-made-here")
+        case "the disk is full":
+            monkeypatch.setattr(doctor.tempfile, "TemporaryFile", lambda dir: open("/dev/full", "wb", buffering=0))
+        case "no home":
+            monkeypatch.delenv("KERNEL_CACHE")
+            monkeypatch.delenv("HOME")
+            monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # KeyError, as for an unknown user
+    found = doctor.findings()
+    cache = line(found, "kernel cache")
+    assert not cache.found and cache.fix.startswith("export KERNEL_CACHE=")
+    assert not doctor.can_run(found) and "The lessons can't run here yet." in doctor.screen(found)
+    assert kind == "the disk is full" or line(found, "mode fast").fix == cache.fix
+
+
+def test_a_cache_that_can_be_written_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("KERNEL_CACHE", str(tmp_path / "new"))
+    assert line(doctor.findings(), "kernel cache").found == str(tmp_path / "new")
+    assert [path.suffix for path in (tmp_path / "new").iterdir()] == [".so"]  # what mode fast was proved with
+
+
+def test_a_compiler_that_builds_nothing_keeps_the_lessons_from_running(monkeypatch):
+    def fail(mode):
+        raise cpu.CompileError("g++: fatal error: cannot execute 'cc1plus'\ncompilation terminated.")
+
+    monkeypatch.setattr(doctor, "_why_no_cuda", lambda: "this test says so")
+    monkeypatch.setattr(doctor, "build_runtime", fail)
+    found = doctor.findings()
+    fast = line(found, "mode fast")
+    assert "cannot execute 'cc1plus'" in fast.costs and fast.fix == doctor.COMPILER and not doctor.can_run(found)
+    assert "cannot execute 'cc1plus'" in doctor.screen(found)
+
+
+def test_a_folder_that_cupy_cannot_make_is_no_crash(tmp_path):
+    """CuPy makes its cache folder as it is imported. HOME unset and the user unknown: it means a folder named ~."""
+    program = """
+import pwd
+pwd.getpwuid = {}.__getitem__
+from helpers import doctor
+raise SystemExit(doctor.main())
+"""
+    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "CUPY_CACHE_DIR")}
+    environment |= {"KERNEL_CACHE": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, cwd="/proc", capture_output=True, text=True)
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    at = next(number for number, text in enumerate(lines) if text.startswith("--  CuPy"))
+    assert "No such file or directory" in lines[at + 1] and "CUPY_CACHE_DIR=" in lines[at + 2]
+    assert "ok  mode fast" in done.stdout and "The lessons run." in done.stdout
+
+
+def test_compiler_is_the_one_that_builds(monkeypatch):
+    monkeypatch.setattr(compilers, "toolchain", lambda mode: "a C++ compiler")
+    assert compilers.compiler() == ""
+    monkeypatch.undo()
+    assert compilers.compiler() == build.toolchain("fast").version.splitlines()[0]

@@ -21,8 +21,9 @@ import torch
 
 from helpers.arrays.inputs import SCORE_FAMILIES, generator, page_table
 from helpers.arrays.memory import poisoned
+from helpers.cpu import compiler
 from helpers.kernel import compile_cuda, compile_to_cubin, launch
-from helpers.machine import compiler, versions
+from helpers.machine import versions
 from helpers.operations.store_cache import store_cache
 from helpers.operations.topk_transform import topk_transform
 from helpers.proof.reference import exact_positions

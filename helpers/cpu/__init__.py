@@ -8,8 +8,8 @@ Float results differ from a GPU's in the last bits. There is no inline PTX, no t
 64 KiB of stack, and one launch runs at a time.
 """
 
-from .compilers import missing_modes
-from .faults import CompileError, KernelFault
+from .compilers import compiler, missing_modes
+from .faults import CacheError, CompileError, KernelFault
 from .launch import shared_arena
 from .launch_file import mark_uninitialised
 from .module import HostFunction, HostModule, launch_sizes
@@ -19,11 +19,13 @@ from .source import Source
 __all__ = [
     "MODES",
     "ORDERS",
+    "CacheError",
     "CompileError",
     "HostFunction",
     "HostModule",
     "KernelFault",
     "Source",
+    "compiler",
     "launch_sizes",
     "mark_uninitialised",
     "missing_modes",

@@ -17,6 +17,13 @@ class CompileError(RuntimeError):
         super().__init__(_as_in_the_project(message))
 
 
+class CacheError(RuntimeError):
+    """Compiled kernels can't be kept. The message says where and why, and what to set."""
+
+    def __init__(self, reason):
+        super().__init__(f"{reason}. Set the environment variable KERNEL_CACHE to a folder that you can write.")
+
+
 class KernelFault(RuntimeError):
     """A launch that ended early.
 

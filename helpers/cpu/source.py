@@ -13,6 +13,11 @@ _LOCAL_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"[^\n]*$', re.M
 _KERNEL = re.compile(r"__global__\s+(?:void\s+)?(?:__launch_bounds__\s*\([^)]*\)\s*)?(?:void\s+)?(\w+)\s*\(")
 
 
+def quoted(text):
+    """A string as C++ and its preprocessor read it, such as the path in a #line."""
+    return '"' + str(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 @dataclass(frozen=True)
 class Source:
     """A kernel source as given. name: what reports call it."""
@@ -52,7 +57,7 @@ def inline_includes(source, seen=None):
         seen.add(path)
         text = inline_includes(Source(str(path), path.read_text(), path.parent), seen)
         line = source.text.count("\n", 0, match.start()) + 2
-        return f'#line 1 "{path}"\n{text}\n#line {line} "{source.name}"'
+        return f"#line 1 {quoted(path)}\n{text}\n#line {line} {quoted(source.name)}"
 
     return _LOCAL_INCLUDE.sub(include, source.text).replace("#pragma once", "")
 
@@ -129,7 +134,7 @@ def to_cpp(source, name_expressions):
     body = rewrite_shared(inline_includes(source), source.name)
     entries = ",\n".join(f'    cuda_host::Instance<&{name}>::describe("{name}")' for name in name_expressions)
     return (
-        f'#line 1 "{source.name}"\n{body}\n'
+        f"#line 1 {quoted(source.name)}\n{body}\n"
         f'#line 1 "name_expressions"\n#include "cuda_host/entry.h"\n'
         f"CUDA_HOST_EXPORT const cuda_host::Kernel cuda_host_kernels[] = {{\n{entries}\n}};\n"
         f"CUDA_HOST_EXPORT const int cuda_host_kernel_count = {len(name_expressions)};\n"

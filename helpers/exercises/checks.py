@@ -26,6 +26,7 @@ import torch
 from IPython import get_ipython
 
 from helpers.cpu.build import cache_folder
+from helpers.cpu.faults import CacheError
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,7 @@ def checker(check: Callable[..., str | None]) -> Callable[..., None]:
         if strict and not found:
             raise AssertionError(str(found)) from error
         if found and not strict and get_ipython():
-            _solved_folder().mkdir(parents=True, exist_ok=True)
-            (_solved_folder() / check.__name__).touch()
+            _remember(check.__name__)
         print(found)
 
     run.verdict = lambda *answers, **options: judge(answers, options)[0]
@@ -117,6 +117,14 @@ def checker(check: Callable[..., str | None]) -> Callable[..., None]:
 def solved_exercises() -> set[str]:
     """Names of the checkers that this reader's answers have satisfied, in any session on this machine."""
     return {path.name for path in _solved_folder().glob("*")}
+
+
+def _remember(name: str) -> None:
+    try:
+        _solved_folder().mkdir(parents=True, exist_ok=True)
+        (_solved_folder() / name).touch()
+    except (OSError, CacheError) as error:
+        print(f"(that you solved it can't be remembered, see KERNEL_CACHE: {error})")
 
 
 def _solved_folder() -> Path:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from helpers.cpu import compiler
 from helpers.kernel import KERNELS, device
-from helpers.machine import compiler, cuda_majors, versions
+from helpers.machine import cuda_majors, versions
 
 from . import memory
 
