@@ -14,9 +14,9 @@ def run(notebook, *, device: str | None = None, timeout: int = 180, allow_errors
     device: "cpu" or "cuda" for its kernels, None to let it choose. timeout: seconds a cell. environment: further
     variables of the kernel. The first cell that raises raises nbclient's CellExecutionError here, unless allow_errors.
     """
-    from nbclient import NotebookClient
+    from .kernels import LessonClient
 
-    client = NotebookClient(
+    client = LessonClient(
         notebook, timeout=timeout, allow_errors=allow_errors, record_timing=False,
         resources={"metadata": {"path": str(NOTEBOOKS)}},
     )  # fmt: skip
