@@ -1,7 +1,7 @@
 """How a lesson's kernel is reached when no person runs it: through sockets in a folder of its own, not through ports.
 
 jupyter_client looks for five free TCP ports, closes them, and tells the kernel to open them again some seconds later.
-Where many lessons start at once, another one may take a port in between; then the kernel ends, and its lesson waits.
+Where many lessons start at once, another one may take a port in between; then the kernel ends, or never answers.
 """
 
 import shutil

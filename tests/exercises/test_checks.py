@@ -106,3 +106,13 @@ def test_only_what_a_reader_solves_in_a_notebook_is_remembered(tmp_path, monkeyp
     assert checks.solved_exercises() == set()
     doubled(lambda x: 2 * x)
     assert checks.solved_exercises() == {"doubled"}
+
+
+def test_where_nothing_can_be_remembered_the_verdict_stands(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KERNEL_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(checks, "get_ipython", lambda: object())
+    doubled(lambda x: 2 * x)
+    said = capsys.readouterr().out.splitlines()
+    assert "can't be remembered, see KERNEL_CACHE: " in said[0] and said[1].startswith("right: ")
+    assert checks.solved_exercises() == set()
