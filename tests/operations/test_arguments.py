@@ -375,7 +375,7 @@ def test_every_tensor_has_its_type_its_dimensions_and_its_layout(operation, name
 
 
 def test_one_column_or_no_rows_may_have_any_stride():
-    for tensor in (torch.zeros(5, 9)[:, :1], torch.zeros(9, 0).T, torch.zeros(9, 5).T[:0]):
+    for tensor in (torch.zeros(9, 5).T[:, :1], torch.zeros(9, 0).T, torch.zeros(9, 5).T[:0]):
         arguments.require_tensor("x", tensor, dtypes=(torch.float32,), ndim=2)
 
 
@@ -470,10 +470,21 @@ def test_rows_of_an_output_may_touch_but_not_overlap():
         arguments.require_apart({"out": flat.as_strided((2, 8), (7, 1))}, {})
 
 
-def test_an_index_tensor_within_an_output_is_found():
+def test_tensors_of_other_shapes_within_an_output_are_found():
+    """A list of indices, or one index; but nothing of it is in a tensor without elements."""
     cache = torch.zeros(10, 64)
-    for inside, other in ((cache.view(torch.int32)[3, :5], False), (torch.zeros(5), True), (cache[3, :0], True)):
-        assert apart(cache, inside) == other
+    for inside in (cache.view(torch.int32)[3, :5], cache.view(torch.int32)[3, :1]):
+        assert not apart(cache, inside)
+    for outside in (torch.zeros(5), cache[3, :0], cache[:, :0], cache[:0]):
+        assert apart(cache, outside)
+
+
+def test_tensors_side_by_side_are_apart():
+    """Rows of different widths in one buffer, one behind the other, in either order."""
+    flat = torch.zeros(200)
+    first, second = flat[:80].view(10, 8), flat[80:].view(10, 12)
+    assert apart(first, second) and apart(second, first)
+    assert not apart(flat[:90].view(10, 9), second)
 
 
 def test_every_pair_of_outputs_and_inputs_is_compared():
