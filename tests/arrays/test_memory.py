@@ -1,7 +1,8 @@
 import pytest
 import torch
-from common import same_bits
+from common import refused, same_bits
 
+from helpers import cpu
 from helpers.arrays import inputs
 from helpers.arrays.memory import guarded, is_poison, poisoned
 from helpers.kernel import device as best_device
@@ -52,6 +53,18 @@ def test_shared_memory_left_behind_holds_only_within_the_context(backend):
     if backend.type == "cpu":
         topk_transform(*arguments, overflow="sentinel", raw_out=(raw := poisoned((1, 2048), torch.int32)))
         assert raw[0, 1124:].tolist() == [-1] * 924
+
+
+def test_what_is_left_behind_is_a_row_of_int32(backend):
+    for bad in (torch.zeros(3), torch.zeros(3, dtype=torch.int64), torch.zeros(1, 1, dtype=torch.int32),
+                torch.zeros(0, dtype=torch.int32)):  # fmt: skip
+        with refused(ValueError, "pattern", str(bad.dtype), str(list(bad.shape)), "int32 [n] with n at least 1"):
+            with left_in_shared(bad, backend.type):
+                pass
+    if backend.type == "cpu":
+        with left_in_shared(torch.tensor([5, 6], dtype=torch.int32), "cpu"):
+            words = torch.frombuffer(cpu.shared_arena(), dtype=torch.int32)
+            assert len(words) == 227 * 256 and words.tolist() == [5, 6] * (len(words) // 2)
 
 
 def gather_of(index, sentinel, guard):
