@@ -87,7 +87,8 @@ def require_bool(name, value):
 
 
 def require_apart(outputs, inputs):
-    """Demand that no output [rows, columns] shares memory with itself, another output, or an input (name -> tensor).
+    """Demand that no output [rows, columns] shares memory with itself, another output, or an input (name -> tensor),
+    which has rows too or is one.
 
     Column ranges of one buffer, such as K and V in one cache, are apart although their rows alternate.
     """
@@ -106,11 +107,12 @@ def _share_memory(a, b):
     """Whether any byte of a is one of b's, by their addresses: two views of one buffer may have come in separately."""
     if a.numel() == 0 or b.numel() == 0:
         return False
+    a, b = (tensor if tensor.ndim == 2 else tensor.view(1, -1) for tensor in (a, b))
     (a_start, a_end), (b_start, b_end) = _span(a), _span(b)
     if a_end <= b_start or b_end <= a_start:
         return False
     strides = {row_stride_bytes(tensor) for tensor in (a, b) if tensor.shape[0] > 1}
-    if len(strides) != 1 or a.ndim != 2 or b.ndim != 2:
+    if len(strides) != 1:
         return True
     (stride,) = strides
     gap = (b_start - a_start) % stride if stride else 0  # from a row of a to the next row of b

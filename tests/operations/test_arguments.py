@@ -477,6 +477,9 @@ def test_tensors_of_other_shapes_within_an_output_are_found():
         assert not apart(cache, inside)
     for outside in (torch.zeros(5), cache[3, :0], cache[:, :0], cache[:0]):
         assert apart(cache, outside)
+    left, words = cache[:, :32], cache.view(torch.int32).flatten()
+    for first, end, clear in ((32, 64, True), (40, 41, True), (31, 64, False), (32, 65, False), (31, 32, False)):
+        assert apart(left, words[3 * 64 + first : 3 * 64 + end]) == clear
 
 
 def test_tensors_side_by_side_are_apart():
