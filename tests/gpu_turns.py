@@ -28,10 +28,20 @@ def turn_of(item):
         return NO_GPU
     if item.get_closest_marker("alone_on_gpu"):
         return ALONE
-    lesson = NOTEBOOKS / f"{parameters['lesson']}.ipynb" if "lesson" in parameters else item.path
-    if lesson.suffix == ".ipynb" and any(word in lesson.read_text() for word in LEAVES):
-        return ALONE
-    return SHARED
+    if "lesson" in parameters:
+        return ALONE if leaves_something(NOTEBOOKS / f"{parameters['lesson']}.ipynb") else SHARED
+    return NO_GPU if on_cpu(item) else SHARED
+
+
+def leaves_something(lesson):
+    """Whether a lesson needs to be alone on the GPU."""
+    return any(word in lesson.read_text() for word in LEAVES)
+
+
+def on_cpu(item):
+    """nbmake's run of a lesson that needs to be alone: it has the cells that test_lessons runs on the GPU, unsolved and
+    solved, and would only keep the others waiting."""
+    return item.path.suffix == ".ipynb" and leaves_something(item.path)
 
 
 class Turns:
@@ -73,10 +83,14 @@ class Turns:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # outside the test's time limit: waiting is not its fault
     def pytest_runtest_protocol(self, item, nextitem):
-        if device() == "cuda":
-            self.take(turn_of(item))
-        try:
+        if device() != "cuda":
             return (yield)
+        self.take(turn_of(item))
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                if on_cpu(item):
+                    patch.setenv("KERNEL_DEVICE", "cpu")
+                return (yield)
         finally:
             if self._held != ALONE or nextitem is None or turn_of(nextitem) != ALONE:
                 self.give_back()

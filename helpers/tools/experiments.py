@@ -71,10 +71,16 @@ def see(name):
     """The ToolRun of an experiment: live where its tool is, else from the transcripts, else one that says why not."""
     reason = missing(name)
     if not reason:
-        return run(name)
+        return _run_once(name)
     if EXPERIMENTS[name].where == "cpu":
         return absent(name, f"{reason}; `python -m helpers.doctor` says how to get it")
     return load(name) or absent(name, f"{reason}, and no stored transcript yet (`python -m helpers.tools record`)")
+
+
+@functools.cache
+def _run_once(name):
+    """The programs under the tools don't change while a lesson runs, and a tool takes its time."""
+    return run(name)
 
 
 def run(name):

@@ -11,10 +11,10 @@ from helpers import compile_cuda, launch
 from helpers.kernel import device
 from helpers.proof.children import run_in_child
 
-pytestmark = pytest.mark.skipif(device() != "cuda", reason="needs a GPU")
+pytestmark = [pytest.mark.skipif(device() != "cuda", reason="needs a GPU"), pytest.mark.alone_on_gpu]
 
 HELD = 2 << 30  # bytes that a child takes, so that a card which doesn't get them back shows it
-# A child's context alone takes more than this; the parent allocates nothing meanwhile, and on a GPU tests run singly.
+# A child's context alone takes more than this; the parent allocates nothing meanwhile, and no other test uses the GPU.
 NOISE = 64 << 20
 
 

@@ -170,6 +170,12 @@ def fake_tool(folder, name, report):
     tool.chmod(0o755)
 
 
+@pytest.fixture(autouse=True)
+def runs_of_its_own():
+    """No test sees what another one's tool said."""
+    gpu_tools._run_once.cache_clear()
+
+
 @pytest.fixture
 def fake_gpu(tmp_path, monkeypatch):
     """A machine with a GPU and NVIDIA's tools, as far as helpers.tools can tell."""
@@ -284,7 +290,7 @@ def test_a_splice_keeps_lines_or_fails():
 
 def test_printed_rows_are_those_that_overflow():
     done = subprocess.run(
-        [sys.executable, "-m", "helpers.cases", "report_rows"],
+        [sys.executable, "-m", "helpers.tools", "case", "report_rows"],
         capture_output=True, text=True, env=os.environ | {"KERNEL_DEVICE": "cpu", "KERNEL_MODE": "fast"},
     )  # fmt: skip
     rows = printed_rows(done.stdout)
