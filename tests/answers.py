@@ -1,4 +1,4 @@
-"""The two tests that the checkers of every lesson share: they accept what is right, and refuse what is wrong."""
+"""What the checkers of every lesson have to show: they accept what is right, and refuse what is wrong, and say why."""
 
 import pytest
 
@@ -6,7 +6,8 @@ import pytest
 def accept_and_refuse(exercises, right, wrong):
     """(test_accepts_the_solution, test_refuses_a_wrong_answer) for a module of checkers.
 
-    right: name of a checker -> answers. wrong: name of a checker -> what is wrong -> answer.
+    right: name of a checker -> answers. wrong: name of a checker -> what is wrong -> the answer, or (the answer, words):
+    the message then has them, or one of them where they are separated by "|".
     """
 
     @pytest.mark.parametrize("name", right)
@@ -17,7 +18,14 @@ def accept_and_refuse(exercises, right, wrong):
 
     @pytest.mark.parametrize(("name", "mistake"), [(name, mistake) for name in wrong for mistake in wrong[name]])
     def refuses(name, mistake):
-        verdict = getattr(exercises, name).verdict(wrong[name][mistake])
+        answer, words = wrong[name][mistake] if isinstance(wrong[name][mistake], tuple) else (wrong[name][mistake], "")
+        verdict = getattr(exercises, name).verdict(answer)
         assert not verdict.ok and verdict.message
+        assert any(part in verdict.message for part in words.split("|")), verdict.message
 
     return accepts, refuses
+
+
+def named(*answers):
+    """Wrong answers by number: what is wrong with each stands in the answer itself."""
+    return {f"mistake {number}": answer for number, answer in enumerate(answers, 1)}

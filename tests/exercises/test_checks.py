@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from answers import accept_and_refuse, named
 
 from helpers.exercises import checks
 
@@ -51,18 +52,17 @@ def test_equal_refuses_other_values(got, expected):
         checks.equal(got, expected, "value")
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+RIGHT = {"blocks_needed": [lambda elements, threads: -(-elements // threads)]}
+WRONG = {
+    "blocks_needed": named(
         lambda elements, threads: elements // threads,
         lambda elements, threads: elements // threads + 1,
         lambda elements, threads: (elements + 31) // threads,
         lambda elements, threads: round(elements / threads + 0.49),
-    ],
-)
-def test_blocks_needed_refuses(wrong):
-    assert checks.blocks_needed.verdict(lambda elements, threads: -(-elements // threads))
-    assert not checks.blocks_needed.verdict(wrong)
+    )
+}
+
+test_accepts_the_solution, test_refuses_a_wrong_answer = accept_and_refuse(checks, RIGHT, WRONG)
 
 
 def test_equal_takes_nan_for_nan_and_nothing_else():

@@ -1,8 +1,8 @@
 """The checkers of lessons 10 and 11 accept right answers and refuse the wrong ones that a reader is likely to give."""
 
-import pytest
 import torch
 import torch.nn.functional as F
+from answers import accept_and_refuse
 
 from helpers.exercises import nan as exercises_nan
 
@@ -112,40 +112,17 @@ WRONG_SLOTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("checker", "answer"),
-    [
-        (exercises_nan.safe_kernel, select),
-        (exercises_nan.safe_attention, lambda q, k, v, keep: library(q, cleaned(k, keep), cleaned(v, keep), keep)),
-        (exercises_nan.padded_slots, in_place),
-        (exercises_nan.slot_of, lambda pages, position, size: pages[position // size] * size + position % size),
-    ],
-)
-def test_right_answers_are_accepted(checker, answer):
-    checker(answer, strict=True)
+RIGHT = {
+    "safe_kernel": [select],
+    "safe_attention": [lambda q, k, v, keep: library(q, cleaned(k, keep), cleaned(v, keep), keep)],
+    "padded_slots": [in_place],
+    "slot_of": [lambda pages, position, size: pages[position // size] * size + position % size],
+}
+WRONG = {
+    "safe_kernel": WRONG_KERNELS,
+    "safe_attention": WRONG_ATTENTIONS,
+    "padded_slots": WRONG_PADDINGS,
+    "slot_of": {mistake: (answer, "position|raised") for mistake, answer in WRONG_SLOTS.items()},
+}
 
-
-def refuse(checker, answer, message):
-    verdict = checker.verdict(answer)
-    assert not verdict
-    assert any(part in verdict.message for part in message.split("|")), verdict.message
-
-
-@pytest.mark.parametrize("case", WRONG_KERNELS)
-def test_wrong_kernels_are_refused(case):
-    refuse(exercises_nan.safe_kernel, *WRONG_KERNELS[case])
-
-
-@pytest.mark.parametrize("case", WRONG_ATTENTIONS)
-def test_wrong_attentions_are_refused(case):
-    refuse(exercises_nan.safe_attention, *WRONG_ATTENTIONS[case])
-
-
-@pytest.mark.parametrize("case", WRONG_PADDINGS)
-def test_wrong_paddings_are_refused(case):
-    refuse(exercises_nan.padded_slots, *WRONG_PADDINGS[case])
-
-
-@pytest.mark.parametrize("case", WRONG_SLOTS)
-def test_wrong_slots_are_refused(case):
-    refuse(exercises_nan.slot_of, WRONG_SLOTS[case], "position|raised")
+test_accepts_the_solution, test_refuses_a_wrong_answer = accept_and_refuse(exercises_nan, RIGHT, WRONG)

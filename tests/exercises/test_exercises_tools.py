@@ -1,6 +1,6 @@
 """The checkers of lesson 30 accept what is right, and refuse what readers get wrong."""
 
-import pytest
+from answers import accept_and_refuse
 
 from helpers import cpu
 from helpers.exercises import tools as exercises_tools
@@ -43,69 +43,57 @@ def ring(before="", between=""):
     return text.replace("    tile[i] += left", f"    {between}\n    tile[i] += left")
 
 
-def test_count_short():
-    def right(rows, k, cap):
-        return [k - cap - above for above, in_bin in rows if in_bin > cap and above < k - cap]
-
-    assert exercises_tools.count_short.verdict(right)
-    assert exercises_tools.count_short.verdict(
-        lambda rows, k, cap: [k - a - cap for a, b in rows if k - a > cap and b > cap]
-    )
-    assert exercises_tools.count_short.verdict(
-        lambda rows, k, cap: [k - a - min(b, cap) for a, b in rows if k - a - min(b, cap) > 0]
-    )
+def short(rows, k, cap):
+    return [k - cap - above for above, in_bin in rows if in_bin > cap and above < k - cap]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda rows, k, cap: [k - cap - above for above, in_bin in rows if in_bin > cap],  # negative ones too
-        lambda rows, k, cap: [k - cap - above for above, in_bin in rows if above < k and in_bin > cap],
-        lambda rows, k, cap: [k - above - cap for above, in_bin in rows if k - above > cap // 2],  # rows that fit
-        lambda rows, k, cap: [k - cap - above for above, in_bin in rows if in_bin > cap and above <= k - cap],
-        lambda rows, k, cap: [k - above for above, in_bin in rows if in_bin > cap and above < k - cap],
-        lambda rows, k, cap: [1024 - above for above, in_bin in rows if in_bin > 1024 and above < 1024],
-        lambda rows, k, cap: sum(k - cap - above for above, in_bin in rows if in_bin > cap and above < k - cap),
-        lambda rows, k, cap: ...,
+def with_spaces():
+    text = exercises_tools.RING_KERNEL.replace("= x[i];", "= x[i];\n  __syncthreads();  // all are there")
+    text = text.replace("+= left;", "+= left;\n    __syncthreads ( );")
+    return text.replace("    tile[i] += left", "    /* all have read */ __syncthreads();\n    tile[i] += left")
+
+
+RIGHT = {
+    "count_short": [
+        short,
+        lambda rows, k, cap: [k - a - cap for a, b in rows if k - a > cap and b > cap],
+        lambda rows, k, cap: [k - a - min(b, cap) for a, b in rows if k - a - min(b, cap) > 0],
     ],
-)
-def test_count_short_refuses(wrong):
-    assert not exercises_tools.count_short.verdict(wrong)
+    "race_free": [ring("__syncthreads();", "__syncthreads();"), with_spaces()],
+}
+WRONG = {
+    "count_short": {
+        "negative ones too": lambda rows, k, cap: [k - cap - above for above, in_bin in rows if in_bin > cap],
+        "all below k": lambda rows, k, cap: [k - cap - above for above, in_bin in rows if above < k and in_bin > cap],
+        "rows that fit": lambda rows, k, cap: [k - above - cap for above, in_bin in rows if k - above > cap // 2],
+        "one that needs none": lambda rows, k, cap: (
+            [k - cap - above for above, in_bin in rows if in_bin > cap and above <= k - cap]
+        ),
+        "the cap forgotten": lambda rows, k, cap: (
+            [k - above for above, in_bin in rows if in_bin > cap and above < k - cap]
+        ),
+        "learnt by heart": lambda rows, k, cap: (
+            [1024 - above for above, in_bin in rows if in_bin > 1024 and above < 1024]
+        ),
+        "a sum": lambda rows, k, cap: (
+            sum(k - cap - above for above, in_bin in rows if in_bin > cap and above < k - cap)
+        ),
+        "nothing": lambda rows, k, cap: ...,
+    },
+    "race_free": {
+        "another kernel, by one thread": (ONE_THREAD, "only add"),
+        "another kernel, a row a round": (A_ROW_A_ROUND, "20 rounds|reports a"),
+        "no barrier": ring("", ""),
+        "only before": ring("__syncthreads();", ""),
+        "only between": ring("", "__syncthreads();"),
+        "barriers of a warp": ring("__syncwarp();", "__syncwarp();"),
+        "a barrier in a branch": ring("if (i < 32) __syncthreads();", "__syncthreads();"),
+        "threads that leave": ring("__syncthreads();", "__syncthreads(); tile[i] += 0 * left; if (i) continue;"),
+        "no CUDA": (ring("does not compile", ""), "CompileError"),
+    },
+}
 
-
-def test_race_free():
-    assert exercises_tools.race_free.verdict(ring("__syncthreads();", "__syncthreads();"))
-
-
-def test_race_free_accepts_other_barriers():
-    loop_end = exercises_tools.RING_KERNEL.replace("= x[i];", "= x[i];\n  __syncthreads();  // all are there")
-    loop_end = loop_end.replace("+= left;", "+= left;\n    __syncthreads ( );")
-    assert exercises_tools.race_free.verdict(
-        loop_end.replace("    tile[i] += left", "    /* all have read */ __syncthreads();\n    tile[i] += left")
-    )
-
-
-@pytest.mark.parametrize(("source", "why"), [(ONE_THREAD, "only add"), (A_ROW_A_ROUND, "20 rounds|reports a")])
-def test_race_free_refuses_other_kernels(source, why):
-    verdict = exercises_tools.race_free.verdict(source)
-    assert not verdict and any(part in verdict.message for part in why.split("|")), verdict.message
-
-
-@pytest.mark.parametrize(
-    ("before", "between"),
-    [
-        ("", ""),
-        ("__syncthreads();", ""),
-        ("", "__syncthreads();"),
-        ("__syncwarp();", "__syncwarp();"),
-        ("if (i < 32) __syncthreads();", "__syncthreads();"),
-        ("__syncthreads();", "__syncthreads(); tile[i] += 0 * left; if (i) continue;"),
-        ("does not compile", ""),
-    ],
-)
-def test_race_free_refuses(before, between):
-    verdict = exercises_tools.race_free.verdict(ring(before, between))
-    assert not verdict and verdict.message
+test_accepts_the_solution, test_refuses_a_wrong_answer = accept_and_refuse(exercises_tools, RIGHT, WRONG)
 
 
 def test_race_free_without_tsan(monkeypatch):

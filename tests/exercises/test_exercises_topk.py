@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from answers import accept_and_refuse, named
 
 from helpers.arrays import inputs
 from helpers.arrays.topk_bins import bin_start, coarse_bin, find_threshold, split
@@ -43,7 +44,7 @@ def test_split_finds_the_field_row():
     assert (int(above.sum()), int(in_bin.sum())) == (889, 1536)
 
 
-# ---- lesson 20
+# ---- the answers
 
 
 def solved_threshold(histogram, k, stop=lambda count, k: count >= k):
@@ -54,15 +55,30 @@ def solved_threshold(histogram, k, stop=lambda count, k: count >= k):
             return number, count - int(histogram[number])
 
 
-def test_threshold_bin_accepts_the_solution():
-    assert exercises.threshold_bin.verdict(solved_threshold)
-    assert exercises.threshold_bin.verdict(find_threshold)
-    assert exercises.threshold_bin.verdict(lambda histogram, k: torch.tensor(find_threshold(histogram, k)).unbind())
+def solved_row(missing, extra=0, in_bin=2100):
+    return inputs.row_with(1024 - missing + extra, in_bin, 5000)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def solved_validity(positions, seq_len):
+    inside = (positions >= 0) & (positions < seq_len)
+    return bool(inside.all()) and len(positions.unique()) == len(positions)
+
+
+PLACES = [("i < wanted", "i < wanted - 1"), ("i = num_ties + threadIdx.x", "i = num_ties + 1 + threadIdx.x")]
+RIGHT = {
+    "threshold_bin": [
+        solved_threshold,
+        find_threshold,
+        lambda histogram, k: torch.tensor(find_threshold(histogram, k)).unbind(),
+    ],
+    "crowded_bin": [lambda: 1 + torch.arange(4000) / 2**20, lambda: 70000 + torch.arange(3000.0)],
+    "row_with_missing": [solved_row],
+    "valid_selection": [solved_validity],
+    "padding_loop": [exercises.PADDING],
+    "one_slot_too_few": [exercises.with_padding(exercises.PADDING.replace(*place)) for place in PLACES],
+}
+WRONG = {
+    "threshold_bin": named(
         ...,
         lambda histogram, k: ...,
         lambda histogram, k: (0, 0),
@@ -74,20 +90,8 @@ def test_threshold_bin_accepts_the_solution():
         lambda histogram, k: (find_threshold(histogram, k)[0] + 0.9, find_threshold(histogram, k)[1] + 0.5),
         lambda histogram, k: tuple(float(n) for n in find_threshold(histogram, k)),
         lambda histogram, k: (len(histogram) - 1 - find_threshold(histogram, k)[0], find_threshold(histogram, k)[1]),
-    ],
-)
-def test_threshold_bin_refuses(wrong):
-    assert not exercises.threshold_bin.verdict(wrong)
-
-
-def test_crowded_bin_accepts_the_solution():
-    assert exercises.crowded_bin.verdict(lambda: 1 + torch.arange(4000) / 2**20)
-    assert exercises.crowded_bin.verdict(lambda: 70000 + torch.arange(3000.0))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
+    ),
+    "crowded_bin": named(
         (lambda: ..., "nothing is returned yet"),
         (lambda: torch.ones(4000), "only 1 of 4000"),
         (lambda: torch.randn(4000, generator=inputs.generator(0)), "threshold bin has"),
@@ -96,27 +100,8 @@ def test_crowded_bin_accepts_the_solution():
         (lambda: (1 + torch.arange(4000) / 2**20).double(), "expected fp32 [L]"),
         (lambda: 1 + torch.arange(4000) / 2**30, "of 4000 scores differ"),
         (lambda: torch.cat([2 + torch.arange(1500) / 1e3, 1 + torch.arange(3000) / 2**20]), "fit the buffer"),
-    ],
-)
-def test_crowded_bin_refuses(wrong, why):
-    verdict = exercises.crowded_bin.verdict(wrong)
-    assert not verdict and why in verdict.message
-
-
-# ---- lesson 21
-
-
-def solved_row(missing, extra=0, in_bin=2100):
-    return inputs.row_with(1024 - missing + extra, in_bin, 5000)
-
-
-def test_row_with_missing_accepts_the_solution():
-    assert exercises.row_with_missing.verdict(solved_row)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
+    ),
+    "row_with_missing": named(
         (lambda missing: ..., "nothing is returned yet"),
         (lambda missing: solved_row(500), "asked for 1:"),
         (lambda missing: solved_row(missing, extra=1), "499 unwritten"),
@@ -125,25 +110,8 @@ def test_row_with_missing_accepts_the_solution():
         (lambda missing: inputs.field_row(), "135 unwritten"),
         (lambda missing: solved_row(missing)[0], "expected fp32 [1, L]"),
         (lambda missing: torch.rand(1, 2048), "nothing is selected"),
-    ],
-)
-def test_row_with_missing_refuses(wrong, why):
-    verdict = exercises.row_with_missing.verdict(wrong)
-    assert not verdict and why in verdict.message
-
-
-def solved_validity(positions, seq_len):
-    inside = (positions >= 0) & (positions < seq_len)
-    return bool(inside.all()) and len(positions.unique()) == len(positions)
-
-
-def test_valid_selection_accepts_the_solution():
-    assert exercises.valid_selection.verdict(solved_validity)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
+    ),
+    "valid_selection": named(
         ...,
         lambda positions, seq_len: ...,
         lambda positions, seq_len: True,
@@ -158,22 +126,8 @@ def test_valid_selection_accepts_the_solution():
         lambda positions, seq_len: (
             solved_validity(positions, seq_len) and not bool((positions.diff() == 0).any()) and 0 not in positions
         ),
-    ],
-)
-def test_valid_selection_refuses(wrong):
-    assert not exercises.valid_selection.verdict(wrong)
-
-
-# ---- lesson 22
-
-
-def test_padding_loop_accepts_the_solution():
-    assert exercises.padding_loop.verdict(exercises.PADDING)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
+    ),
+    "padding_loop": named(
         (..., "replace the ..."),
         ("", "9 slots to pad: 9 slots still hold"),
         ("out[num_ties] = kNoToken;", "9 slots to pad: 8 slots still hold"),
@@ -182,32 +136,15 @@ def test_padding_loop_accepts_the_solution():
         (exercises.PADDING.replace("i < wanted", "i <= wanted"), "KernelFault"),
         (exercises.PADDING.replace("for", "if").replace("int i = num_ties + threadIdx.x; ", ""), "CompileError"),
         ("const int i = num_ties + threadIdx.x; if (i < wanted) out[i] = kNoToken;", "1944 slots to pad"),
-    ],
-)
-def test_padding_loop_refuses(wrong, why):
-    verdict = exercises.padding_loop.verdict(wrong)
-    assert not verdict and why in verdict.message
-
-
-@pytest.mark.parametrize(
-    ("right_place", "broken"),
-    [("i < wanted", "i < wanted - 1"), ("i = num_ties + threadIdx.x", "i = num_ties + 1 + threadIdx.x")],
-)
-def test_one_slot_too_few_accepts_the_solution(right_place, broken):
-    assert exercises.one_slot_too_few.verdict(exercises.with_padding(exercises.PADDING.replace(right_place, broken)))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
+    ),
+    "one_slot_too_few": named(
         (..., "replace the ..."),
         (SOURCE, "0 stay unwritten, expected 1"),
         (exercises.with_padding(""), "135 stay unwritten, expected 1"),
         (exercises.with_padding(exercises.PADDING.replace("i < wanted", "i < wanted - 2")), "2 stay unwritten"),
         (SOURCE.replace("out[i] = first_slot + i", "out[i] = 0"), "0 stay unwritten, expected 1"),
         ("not a kernel\n", "CompileError"),
-    ],
-)
-def test_one_slot_too_few_refuses(wrong, why):
-    verdict = exercises.one_slot_too_few.verdict(wrong)
-    assert not verdict and why in verdict.message
+    ),
+}
+
+test_accepts_the_solution, test_refuses_a_wrong_answer = accept_and_refuse(exercises, RIGHT, WRONG)
