@@ -1,8 +1,9 @@
 """What this machine has for the lessons, what each missing thing costs you, and the command that fixes it.
 
-    python -m helpers.doctor     one screen; exit status 1 if the lessons can't run here
+    python -m helpers.doctor     one screen in some seconds; exit status 1 if the lessons can't run here
 """
 
+import argparse
 import importlib
 import importlib.metadata
 import importlib.util
@@ -196,11 +197,14 @@ def table(found=None):
     return "\n".join(rows)
 
 
-def main():
+def main(words):
+    argparse.ArgumentParser(
+        prog="python -m helpers.doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args(words)
     found = findings()
     print(screen(found))
     return 0 if can_run(found) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

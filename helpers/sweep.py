@@ -185,7 +185,9 @@ def report(kernel: str, tallies: dict[str, Tally]) -> bool:
 
 def main(words):
     where = device()
-    parser = argparse.ArgumentParser(prog="python -m helpers.sweep", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m helpers.sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=ROWS[where], help="for each kernel (default here: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args(words)

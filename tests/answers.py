@@ -6,8 +6,8 @@ import pytest
 def accept_and_refuse(exercises, right, wrong):
     """(test_accepts_the_solution, test_refuses_a_wrong_answer) for a module of checkers.
 
-    right: name of a checker -> answers. wrong: name of a checker -> what is wrong -> the answer, or (the answer, words):
-    the message then has them, or one of them where they are separated by "|".
+    right: name of a checker -> answers. wrong: name of a checker -> what is wrong -> the answer, or (the answer,
+    words): the message then has them, or one of them where they are separated by "|".
     """
 
     @pytest.mark.parametrize("name", right)
@@ -18,7 +18,8 @@ def accept_and_refuse(exercises, right, wrong):
 
     @pytest.mark.parametrize(("name", "mistake"), [(name, mistake) for name in wrong for mistake in wrong[name]])
     def refuses(name, mistake):
-        answer, words = wrong[name][mistake] if isinstance(wrong[name][mistake], tuple) else (wrong[name][mistake], "")
+        found = wrong[name][mistake]
+        answer, words = found if isinstance(found, tuple) else (found, "")
         verdict = getattr(exercises, name).verdict(answer)
         assert not verdict.ok and verdict.message
         assert any(part in verdict.message for part in words.split("|")), verdict.message

@@ -55,7 +55,7 @@ def test_without_any_compiler(monkeypatch):
     assert not doctor.can_run(found)
     assert "The lessons can't run here yet." in doctor.screen(found)
     monkeypatch.setattr(doctor, "findings", lambda: found)
-    assert doctor.main() == 1
+    assert doctor.main([]) == 1
 
 
 def test_a_gpu_makes_up_for_a_missing_compiler(monkeypatch):
@@ -159,7 +159,7 @@ def test_a_folder_that_cupy_cannot_make_is_no_crash(tmp_path):
 import pwd
 pwd.getpwuid = {}.__getitem__
 from helpers import doctor
-raise SystemExit(doctor.main())
+raise SystemExit(doctor.main([]))
 """
     environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "CUPY_CACHE_DIR")}
     environment |= {"KERNEL_CACHE": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,12 @@ def test_every_kind_of_import_is_seen(monkeypatch):
     source = "def f():\n" + "".join(f"    {line}\n" for line in lines)
     monkeypatch.setattr(Path, "read_text", lambda path: source)
     assert imports(HELPERS / "arrays" / "inputs.py") == {"lessons.files", "doctor", "sweep", "arrays.memory"}
+
+
+@pytest.mark.parametrize("command", ("doctor", "sweep", "bench", "lessons", "tools"))
+def test_each_command_says_what_it_does_and_costs(command):
+    done = subprocess.run(
+        [sys.executable, "-m", f"helpers.{command}", "--help"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0 and f"python -m helpers.{command}" in done.stdout
+    assert re.search(r"\b(minutes?|min|seconds?|s)\b", done.stdout), "how long it takes"
