@@ -20,7 +20,7 @@ import torch
 
 from helpers import cpu
 from helpers.arrays import inputs
-from helpers.kernel import KERNELS, compile_cuda, device, launch
+from helpers.kernel import KERNELS, captured, compile_cuda, device, launch
 from helpers.operations.leave_in_shared import left_in_shared
 from helpers.operations.sparse_attention import sparse_attention
 from helpers.operations.topk_transform import topk_transform
@@ -34,7 +34,7 @@ REPORT = (
 )
 
 
-def server(where):
+def server(where: str) -> tuple[torch.Tensor, torch.Tensor]:
     """(page_table int32 [1, PAGES], cache fp32 [SLOTS, DIM]) in one allocation, as a server's pool is.
 
     Pages beyond the request's end are page 0, which belongs to nobody.
@@ -45,7 +45,7 @@ def server(where):
     return table, pool[PAGES:].view(SLOTS, DIM)
 
 
-def attention_tile():
+def attention_tile() -> torch.Tensor:
     """int32 [4096]: what an attention kernel leaves in shared memory, the bits of a tile of softmax weights."""
     return torch.randn(64, 64, generator=inputs.generator(2)).softmax(dim=1).view(torch.int32).flatten()
 
@@ -54,7 +54,7 @@ def _row(where):
     return inputs.field_row().to(where), torch.tensor([LENGTH], dtype=torch.int32, device=where)
 
 
-def choose(where, overflow):
+def choose(where: str, overflow: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(slots int32 [1, 2048], cache, length) of a top-k that runs right after an attention tile."""
     (row, length), (table, cache) = _row(where), server(where)
     nothing = torch.zeros_like(length)
@@ -63,20 +63,23 @@ def choose(where, overflow):
         return topk_transform(row, length, table, overflow=overflow), cache, length
 
 
-def attend(slots, cache, length, sentinel):
+def attend(slots: torch.Tensor, cache: torch.Tensor, length: torch.Tensor, sentinel: str) -> torch.Tensor:
     """fp32 [1, 1, DIM]: attention over the chosen slots."""
     return sparse_attention(torch.ones(1, 1, DIM, device=cache.device), cache, slots, length, sentinel=sentinel)
 
 
-def decode_step(where):
+def decode_step(where: str) -> None:
+    """One step with the top-k of before the fix and a consumer that trusts it; prints a number where it survives."""
     print(float(attend(*choose(where, "unwritten"), "trust").sum()))
 
 
-def fixed_step(where):
+def fixed_step(where: str) -> None:
+    """The same step with a sentinel and a consumer that checks."""
     print(float(attend(*choose(where, "sentinel"), "check").sum()))
 
 
-def late_error(where):
+def late_error(where: str) -> None:
+    """A broken launch, then two innocent calls; prints what each raises."""
     chosen, fine = choose(where, "unwritten"), choose(where, "sentinel")
     calls = {
         "launch the attention": lambda: attend(*chosen, "trust"),
@@ -91,11 +94,12 @@ def late_error(where):
             print(f"{name}: {str(error).strip().splitlines()[0]}", flush=True)
 
 
-def select(where):
+def select(where: str) -> None:
+    """The top-k of before the fix, and nobody reads its slots."""
     choose(where, "unwritten")
 
 
-def spliced(before, after):
+def spliced(before: str, after: str) -> str:
     """The text of topk_transform.cu with one place changed and every line still where it was.
 
     ValueError if `before` isn't there exactly once, or if lines would move.
@@ -106,7 +110,8 @@ def spliced(before, after):
     return text.replace(before, after)
 
 
-def launch_topk(source, scores, lengths, extra=(), threads=1024, k=2048, max_ties=1024):
+def launch_topk(source: str, scores: torch.Tensor, lengths: torch.Tensor, extra: tuple = (), threads: int = 1024,
+                k: int = 2048, max_ties: int = 1024) -> torch.Tensor:  # fmt: skip
     """Launch the top-k of a spliced source, without the fix; out int32 [batch, k]. extra: arguments after raw_out.
 
     Its page table is one page of 2**30 tokens, with neighbours: whatever a slot holds, the lookup finds a number.
@@ -121,36 +126,37 @@ def launch_topk(source, scores, lengths, extra=(), threads=1024, k=2048, max_tie
     return out
 
 
-def staging_in_global():
+def staging_in_global() -> str:
     """The source whose staging is an argument, int32 [batch, 2048] in global memory, instead of shared memory."""
     text = spliced("__shared__ int staged[kMaxTopK];", "int* staged = staging + blockIdx.x * kMaxTopK;")
     return text.replace("int* __restrict__ raw_out,  ", "int* __restrict__ raw_out, int* staging,  ")
 
 
-def staged_global(where):
+def staged_global(where: str) -> None:
+    """The same with its staging in global memory, where a tool can see what was never written."""
     staging = torch.empty(1, 2048, dtype=torch.int32, device=where)
     if where == "cpu":
         cpu.mark_uninitialised(staging)
     launch_topk(staging_in_global(), *_row(where), extra=(staging,))
 
 
-def without_barrier():
+def without_barrier() -> str:
     """The source in which no barrier stands between the last write to the staging and its first read."""
     return spliced(f"  __syncthreads();\n\n  {TRANSFORM}", f"\n\n  {TRANSFORM}")
 
 
-def lost_barrier(where):
+def lost_barrier(where: str) -> None:
     """64 of 512 scores by 128 threads: a race detector is slow."""
     row, length = inputs.row_with(40, 100, 512), torch.tensor([512], dtype=torch.int32)
     launch_topk(without_barrier(), row.to(where), length.to(where), threads=128, k=64, max_ties=128)
 
 
-def with_report():
+def with_report() -> str:
     """The source in which a row whose bin outgrows the buffer prints its two counts."""
     return spliced("\n\n  const int num_ties =", f"\n  {REPORT}\n  const int num_ties =")
 
 
-def traffic(steps, batch):
+def traffic(steps: int, batch: int) -> torch.Tensor:
     """fp32 [steps, batch, LENGTH]: mostly Gaussian rows; some have a crowded threshold bin."""
     g = inputs.generator(28)
     rows = torch.randn(steps * batch, LENGTH, generator=g)
@@ -161,7 +167,7 @@ def traffic(steps, batch):
     return rows.view(steps, batch, LENGTH)
 
 
-def report_rows(where, steps=12, batch=8):
+def report_rows(where: str, steps: int = 12, batch: int = 8) -> None:
     """Replay one captured launch for every step of the traffic; on a CPU, launch it."""
     scores = torch.zeros(batch, LENGTH, device=where)
     lengths = torch.zeros(batch, dtype=torch.int32, device=where)  # nothing to report yet
@@ -169,20 +175,11 @@ def report_rows(where, steps=12, batch=8):
     def launch_once():
         launch_topk(with_report(), scores, lengths)
 
-    replay = _captured(launch_once) if where == "cuda" else launch_once
+    replay = captured(launch_once) if where == "cuda" else launch_once
     lengths.fill_(LENGTH)
     for step in traffic(steps, batch):
         scores.copy_(step)
         replay()
-
-
-def _captured(call):
-    call()  # compiles, which a capture can't
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
-    return graph.replay
 
 
 CASES = {
@@ -191,7 +188,7 @@ CASES = {
 }
 
 
-def run(name):
+def run(name: str) -> int:
     """Run one case on device(). Exit status 0: nothing was raised; 1: something was; 2: there is no such case."""
     if name not in CASES:
         print(f"there is no case {name!r}; the cases are {', '.join(CASES)}", file=sys.stderr)
