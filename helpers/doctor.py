@@ -10,6 +10,7 @@ import importlib.util
 import sys
 import tempfile
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -124,7 +125,7 @@ def _mode(mode, reason):
     return Finding(f"mode {mode}", found, costs, fix, needed=mode == "fast" and _why_no_cuda() is not None)
 
 
-def findings():
+def findings() -> list[Finding]:
     """The list of Finding for this machine."""
     have = versions()
     transcript = "lesson 30 shows stored transcripts instead"
@@ -148,12 +149,12 @@ def findings():
     ]
 
 
-def can_run(found):
+def can_run(found: Sequence[Finding]) -> bool:
     """Whether the lessons run at all, given the findings."""
     return all(finding.found for finding in found if finding.needed)
 
 
-def in_one_command(found):
+def in_one_command(found: Sequence[Finding]) -> str:
     """One command for all the Debian packages that are missing, or ""."""
     packages = [
         package
@@ -164,7 +165,7 @@ def in_one_command(found):
     return f"sudo apt-get install {' '.join(dict.fromkeys(packages))}" if packages else ""
 
 
-def screen(found=None):
+def screen(found: Sequence[Finding] | None = None) -> str:
     """The findings as text: a line for each thing, two more where it is missing and can be had."""
     found = findings() if found is None else found
     lines = []
@@ -187,7 +188,7 @@ def screen(found=None):
     return "\n".join(lines)
 
 
-def table(found=None):
+def table(found: Sequence[Finding] | None = None) -> str:
     """The findings as a Markdown table."""
     found = findings() if found is None else found
     rows = ["| what | found here | without it | how to get it |", "|---|---|---|---|"]

@@ -1,13 +1,17 @@
 """Compile a CUDA source and launch its kernels: through CuPy on a GPU, through the host build on a CPU."""
 
+from __future__ import annotations
+
 import ctypes
 import functools
 import importlib.util
 import os
 import re
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,6 +20,9 @@ from helpers import cpu
 from helpers.cpu.faults import CompileError
 from helpers.cpu.source import Source, inline_includes, quoted
 from helpers.machine import ROOT
+
+if TYPE_CHECKING:
+    import cupy
 
 KERNELS = ROOT / "kernels"
 _INLINE = "inline.cu"  # what a source given as text is called in messages
@@ -41,7 +48,7 @@ def _why_no_cuda():
     return None if cupy.cuda.is_available() else "CuPy finds no usable GPU"
 
 
-def device():
+def device() -> str:
     """Where kernels run by default: "cuda" when it is usable, else "cpu".
 
     The environment variable KERNEL_DEVICE=cpu|cuda decides instead. Raises RuntimeError when it asks for a GPU
@@ -70,7 +77,7 @@ def _read(source_or_path):
     return Source(str(path), path.read_text(), path.parent)
 
 
-def cuda_include_dirs():
+def cuda_include_dirs() -> list[str]:
     """The folders of CUDA's own headers for NVRTC: from the wheels, else from CUDA_PATH or /usr/local/cuda."""
     spec = importlib.util.find_spec("nvidia")
     roots = [Path(folder) / "cu13" for folder in (spec.submodule_search_locations if spec else ())]
@@ -116,7 +123,9 @@ def _compile_for_cpu(source, name_expressions, defines):
     return cpu.HostModule(source, name_expressions, defines)
 
 
-def compile_cuda(source_or_path, name_expressions=(), *, defines=None, device=None):
+def compile_cuda(source_or_path: str | Path, name_expressions: Sequence[str] = (), *,
+                 defines: Mapping[str, object] | None = None,
+                 device: str | None = None) -> cupy.RawModule | cpu.HostModule:  # fmt: skip
     """Compile CUDA C++17 for a device.
 
     source_or_path: the name of a file in kernels/, a path, or the text of a source (anything with a newline).
@@ -134,7 +143,9 @@ def compile_cuda(source_or_path, name_expressions=(), *, defines=None, device=No
     return build(_read(source_or_path), tuple(name_expressions), tuple(sorted((defines or {}).items())))
 
 
-def launch(function, grid, block, args, shared_mem=0, pdl=False):
+def launch(function: cupy.RawKernel | cpu.HostFunction, grid: int | Sequence[int], block: int | Sequence[int],
+           args: Sequence[torch.Tensor | np.generic | None], shared_mem: int = 0,
+           pdl: bool = False) -> None:  # fmt: skip
     """Launch a kernel on torch's current stream, or on the CPU.
 
     function: from compile_cuda(...).get_function(name). grid, block: one to three sizes. args: torch tensors
@@ -189,7 +200,7 @@ def launch(function, grid, block, args, shared_mem=0, pdl=False):
         raise cpu.KernelFault("CUDA error", first_line, kernel=_plain_name(function), report=str(error)) from None
 
 
-def why_unreadable(tensor):
+def why_unreadable(tensor: torch.Tensor) -> str:
     """Why a kernel would not find a tensor's values at its address, or gradients would be lost, as the end of a
     sentence "x is ..."; "" for an ordinary tensor."""
     if tensor.layout != torch.strided or tensor.is_nested:
@@ -212,7 +223,7 @@ def _has_memory(tensor):
         return False
 
 
-def captured(call, count=1):
+def captured(call: Callable[[], object], count: int = 1) -> Callable[[], None]:
     """`count` calls of a function without arguments as one CUDA graph: returns what replays it. Calls it once before,
     so that everything is compiled, which a capture can't do."""
     call()
@@ -298,7 +309,8 @@ class Cubin:
     seconds: float
 
 
-def compile_to_cubin(source_or_path, name_expressions=(), arch="sm_90", *, defines=None):
+def compile_to_cubin(source_or_path: str | Path, name_expressions: Sequence[str] = (), arch: str = "sm_90", *,
+                     defines: Mapping[str, object] | None = None) -> Cubin:  # fmt: skip
     """Compile with NVRTC for an architecture; needs neither a GPU nor a driver.
 
     Arguments as for compile_cuda. Returns a Cubin. Raises CompileError with the source's own file and lines.

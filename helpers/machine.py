@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -13,7 +14,7 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def versions():
+def versions() -> dict[str, str]:
     """Versions of what runs the lessons. "cuda": what torch was built for, "none" for a CPU build."""
     return {
         "python": platform.python_version(),
@@ -42,13 +43,13 @@ def cuda_majors():
     return ours, runtime.runtimeGetVersion() // 1000
 
 
-def find_tool(name):
+def find_tool(name: str) -> str | None:
     """Path of an executable on PATH, in $CUDA_PATH/bin or in /usr/local/cuda/bin, or None."""
     folders = [os.environ.get("PATH", ""), os.path.join(os.environ.get("CUDA_PATH", "/usr/local/cuda"), "bin")]
     return shutil.which(name, path=os.pathsep.join(folders))
 
 
-def first_line(command):
+def first_line(command: Sequence[str]) -> str:
     """The first line that a command prints, or "" if it can't run."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)

@@ -17,7 +17,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
@@ -54,7 +54,8 @@ class Tally:
     changed: int = 0
     first: str = field(default="", repr=False)  # the first batch with a wrong row, so that it can be made again
 
-    def add(self, wrong_rows, changed, batch):
+    def add(self, wrong_rows: torch.Tensor, changed: int, batch: str) -> None:
+        """Count a batch. wrong_rows: bool, one a row. changed: repeats that differed. batch: how to make it again."""
         self.rows += len(wrong_rows)
         self.wrong += int(wrong_rows.sum())
         self.changed += changed
@@ -62,7 +63,7 @@ class Tally:
             self.first = batch
 
 
-def _shapes(draw, rows, where) -> Iterator[tuple[int, int]]:
+def _shapes(draw, rows, where):
     """(batch, length), in turn of short rows, which one block holds, longer ones, and few long ones that blocks share.
 
     Batches are small enough for each family to meet each kind of row several times.
@@ -73,7 +74,7 @@ def _shapes(draw, rows, where) -> Iterator[tuple[int, int]]:
         yield draw.randint(1, max(1, min(most, elements // length, rows // 100))), length
 
 
-def sweep_exact_topk(where, rows, seed=0) -> dict[str, Tally]:
+def sweep_exact_topk(where: str, rows: int, seed: int = 0) -> dict[str, Tally]:
     """Tallies by family of at least `rows` rows through topk_transform(overflow="exact")."""
     draw, tallies = random.Random(seed), {family: Tally() for family in FAMILIES}
     for number, (batch, length) in enumerate(_shapes(draw, rows, where)):
@@ -104,7 +105,7 @@ def sweep_exact_topk(where, rows, seed=0) -> dict[str, Tally]:
             return tallies
 
 
-def sweep_store_cache(where, rows, seed=0) -> dict[str, Tally]:
+def sweep_store_cache(where: str, rows: int, seed: int = 0) -> dict[str, Tally]:
     """Tallies by dtype of at least `rows` rows of random bytes through store_cache; each byte of the caches counts."""
     draw, tallies = random.Random(seed), {str(dtype).removeprefix("torch."): Tally() for dtype in DTYPES}
     for number, dtype in enumerate(itertools.cycle(DTYPES)):
@@ -141,7 +142,7 @@ def sweep_store_cache(where, rows, seed=0) -> dict[str, Tally]:
             return tallies
 
 
-def _sweep_attention(call, where, rows, seed) -> dict[str, Tally]:
+def _sweep_attention(call, where, rows, seed):
     draw, tallies = random.Random(seed), {"fp32": Tally(), "bf16": Tally()}
     for number in range(-(-rows // 5)):
         kind, dtype, limit = (("fp32", torch.float32, 1e-6), ("bf16", torch.bfloat16, 8e-3))[number % 2]
@@ -152,12 +153,12 @@ def _sweep_attention(call, where, rows, seed) -> dict[str, Tally]:
     return tallies
 
 
-def sweep_window_attention(where, rows, seed=0) -> dict[str, Tally]:
+def sweep_window_attention(where: str, rows: int, seed: int = 0) -> dict[str, Tally]:
     """Tallies by dtype of rows // 5 calls of sliding_window_attention, with both maskings."""
     return _sweep_attention(window_call, where, rows, seed)
 
 
-def sweep_sparse_attention(where, rows, seed=0) -> dict[str, Tally]:
+def sweep_sparse_attention(where: str, rows: int, seed: int = 0) -> dict[str, Tally]:
     """Tallies by dtype of rows // 5 calls of sparse_attention, with "trust" too where nothing is to be skipped."""
     return _sweep_attention(sparse_call, where, rows, seed)
 
@@ -183,7 +184,7 @@ def report(kernel: str, tallies: dict[str, Tally]) -> bool:
     return wrong == changed == 0
 
 
-def main(words):
+def main(words: list[str]) -> int:
     where = device()
     parser = argparse.ArgumentParser(
         prog="python -m helpers.sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

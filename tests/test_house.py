@@ -1,9 +1,10 @@
-"""The wings of helpers/: imports run downwards only, and there is no circle."""
+"""The wings of helpers/: imports run downwards only, there is no circle, and signatures are of one style."""
 
 import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,62 @@ def test_each_command_says_what_it_does_and_costs(command):
     )
     assert done.returncode == 0 and f"python -m helpers.{command}" in done.stdout
     assert re.search(r"\b(minutes?|min|seconds?|s)\b", done.stdout), "how long it takes"
+
+
+def functions(tree: ast.AST, inside: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    """("Class.name" or "name", node) of every function of a module and of its classes, but of none in a function."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{inside}{node.name}", node
+        else:
+            yield from functions(node, f"{inside}{node.name}." if isinstance(node, ast.ClassDef) else inside)
+
+
+def signature_faults(source: str) -> list[str]:
+    """Public functions and methods have hints on everything and a docstring; those that begin with _ have no hints.
+    The docstring of a `main` is its module's."""
+    faults = []
+    for name, node in functions(ast.parse(source)):
+        given = node.args
+        parameters = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
+        hinted = {parameter.arg for parameter in parameters if parameter.annotation}
+        hinted |= {"return"} if node.returns else set()
+        if node.name.startswith("__"):  # hints where a class is made by hand, as Shift-Tab shows them
+            continue
+        if node.name.startswith("_"):
+            faults += [f"{name}: a hint on {what}, though the name is private" for what in sorted(hinted)]
+            continue
+        wanted = {parameter.arg for parameter in parameters} | {"return"}
+        if "." in name and parameters and parameters[0].arg in ("self", "cls"):
+            wanted.remove(parameters[0].arg)
+        faults += [f"{name}: no hint on {what}" for what in sorted(wanted - hinted)]
+        if not ast.get_docstring(node) and name != "main":
+            faults.append(f"{name}: no docstring")
+    return faults
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(HELPERS).as_posix())
+def test_signatures_are_of_one_style(path):
+    assert signature_faults(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "faults"),
+    [
+        ("def f(a, /, b: int, *c, d: int, **e) -> int:\n  'Doc.'", ["no hint on a", "no hint on c", "no hint on e"]),
+        ("def f(*, a):\n  'Doc.'", ["no hint on a", "no hint on return"]),
+        ("def f() -> int: ...", ["no docstring"]),
+        ("def f(self) -> int:\n  'Doc.'", ["no hint on self"]),
+        ("async def f(a: int):\n  'Doc.'", ["no hint on return"]),
+        ("if True:\n  def f(a) -> int:\n    'Doc.'", ["no hint on a"]),
+        ("def _f(a: int, *b: int, c=1) -> int: ...", ["a hint on a", "a hint on b", "a hint on return"]),
+        ("class _C:\n  def f(self, a): ...", ["no hint on a", "no hint on return", "no docstring"]),
+        ("class C:\n  def __init__(self, a: int): ...", ["a hint on a"]),
+        ("class C:\n  a: int\n  def f(self, a: int) -> int:\n    'Doc.'\n    def g(b): ...", []),
+        ("def main(words: list[str]) -> int: ...", []),
+        ("def main(words): ...", ["no hint on return", "no hint on words"]),
+    ],
+)
+def test_every_fault_of_a_signature_is_seen(source, faults):
+    found = [fault.partition(": ")[2].partition(",")[0] for fault in signature_faults(source)]
+    assert found == faults

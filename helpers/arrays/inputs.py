@@ -7,7 +7,8 @@ import torch
 NO_BIN_MATE = 0.25  # a score that shares no 12-bit bin with the scores around 1.0
 
 
-def generator(seed):
+def generator(seed: int) -> torch.Generator:
+    """A generator of torch's on the CPU with this seed."""
     return torch.Generator().manual_seed(seed)
 
 
@@ -75,13 +76,13 @@ SCORE_FAMILIES = {
 }
 
 
-def scores(family, batch, length, seed=0):
+def scores(family: str, batch: int, length: int, seed: int = 0) -> torch.Tensor:
     """fp32 [batch, length] of one of SCORE_FAMILIES."""
     g = generator(seed)
     return torch.stack([SCORE_FAMILIES[family](length, g) for _ in range(batch)])
 
 
-def row_with(above, in_bin, length, seed=0):
+def row_with(above: int, in_bin: int, length: int, seed: int = 0) -> torch.Tensor:
     """fp32 [1, length]: `above` scores above the threshold bin, `in_bin` members of it (all different), the rest below.
 
     The bin is the one that starts at 1.0 (12 bits of fp16: 1.0 to 1.0156). Positions are shuffled.
@@ -96,12 +97,12 @@ def row_with(above, in_bin, length, seed=0):
     return values[torch.randperm(length, generator=g)].unsqueeze(0)
 
 
-def field_row(seed=0):
+def field_row(seed: int = 0) -> torch.Tensor:
     """The shape seen in the field: 889 scores above the threshold bin, 1536 in it, 7613 in all."""
     return row_with(889, 1536, 7613, seed)
 
 
-def winners_and_zeros(seed=0):
+def winners_and_zeros(seed: int = 0) -> torch.Tensor:
     """100 winners and 8220 exact zeros: what an indexer with ReLU makes of text it has no interest in."""
     g = generator(seed)
     values = torch.zeros(8320)
@@ -109,7 +110,7 @@ def winners_and_zeros(seed=0):
     return values.unsqueeze(0)
 
 
-def page_table(batch, pages, permuted=True, first_page=1, seed=0):
+def page_table(batch: int, pages: int, permuted: bool = True, first_page: int = 1, seed: int = 0) -> torch.Tensor:
     """int32 [batch, pages]: every request's pages, all different, starting at `first_page` (page 0 is reserved)."""
     count = batch * pages
     order = torch.randperm(count, generator=generator(seed)) if permuted else torch.arange(count)

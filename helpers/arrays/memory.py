@@ -1,24 +1,25 @@
 """Memory that shows mistakes: poisoned outputs, arrays between guard pages."""
 
 import weakref
+from collections.abc import Sequence
 
 import torch
 
 POISON = 0xCB  # the byte that poisoned memory is filled with; as an int32 it is -875836469
 
 
-def poisoned(shape, dtype, device="cpu"):
+def poisoned(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str = "cpu") -> torch.Tensor:
     """A tensor in which every byte is 0xCB, so that an element nobody wrote can be told from one that was."""
     return torch.empty(shape, dtype=dtype, device=device).view(torch.uint8).fill_(POISON).view(dtype)
 
 
-def is_poison(tensor):
+def is_poison(tensor: torch.Tensor) -> torch.Tensor:
     """bool, like `tensor`: which elements still hold poison in every byte."""
     bytes_ = tensor.contiguous().view(torch.uint8).view(*tensor.shape, tensor.element_size())
     return (bytes_ == POISON).all(dim=-1)
 
 
-def guarded(tensor):
+def guarded(tensor: torch.Tensor) -> torch.Tensor:
     """A copy of `tensor` that starts right behind an unmapped page and ends before another one.
 
     On a GPU: index -1 faults every time, and so does any index past the end of the last 2 MiB page (memory is mapped

@@ -22,6 +22,7 @@ def kernels_hash() -> str:
 
 
 def machine(where: str) -> dict:
+    """What results are of: the GPU (None for the CPU) and its driver, versions, today's date, the kernels' hash."""
     gpu = torch.cuda.get_device_name() if where == "cuda" else None
     return versions() | {
         "gpu": gpu,
@@ -51,5 +52,6 @@ def others_on(gpu: str | None) -> list[dict]:
 
 
 def save(results: dict, path: Path) -> None:
+    """Write results as `load` reads them, a record a line."""
     lines = ",\n".join("    " + json.dumps(line) for line in results["records"])
     path.write_text(f'{{\n  "machine": {json.dumps(results["machine"])},\n  "records": [\n{lines}\n  ]\n}}\n')

@@ -61,7 +61,7 @@ def scores_of(family: str, batch: int, length: int, where: str) -> torch.Tensor:
     return SCORE_FAMILIES[family](batch * length, generator(0)).view(batch, length).to(where)
 
 
-def _lines(table: str, shape: tuple, state: str, samples: dict, **more) -> list[dict]:
+def _lines(table, shape, state, samples, **more):
     """Records of a table. samples: (method, input) or method -> seconds, one a round. Values are microseconds."""
     lines = []
     for key, values in samples.items():
@@ -73,13 +73,13 @@ def _lines(table: str, shape: tuple, state: str, samples: dict, **more) -> list[
     return lines
 
 
-def _warm(calls: dict, where: str, launches: int = 64) -> dict:
+def _warm(calls, where, launches=64):
     """Samples of each call, with whatever the one before left in the caches."""
     timings = measure(calls, ROUNDS[where], launches, where)
     return {name: timing.samples for name, timing in timings.items()}
 
 
-def _cold(calls: dict) -> dict:
+def _cold(calls):
     """Samples of each call behind a flush of the L2 cache."""
     scratch = torch.empty(256 * 2**20, dtype=torch.uint8, device="cuda")
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 NO_GPU_FIGURES = "Times of the CPU build: they are no GPU figures, and say nothing about one."
 
 
-def pick(records: Sequence[dict], **wanted) -> list[dict]:
+def pick(records: Sequence[dict], **wanted: object) -> list[dict]:
     """The records with these values, such as table="topk", shape=[1, 8192]."""
     return [line for line in records if all(line.get(key) == value for key, value in wanted.items())]
 
 
-def one(records: Sequence[dict], **wanted) -> dict | None:
+def one(records: Sequence[dict], **wanted: object) -> dict | None:
     """The only record with these values, or None. ValueError if there are several."""
     found = pick(records, **wanted)
     if len(found) > 1:
@@ -26,6 +26,7 @@ def shapes(records: Sequence[dict], table: str) -> list[list[int]]:
 
 
 def name_of(shape: Sequence[int]) -> str:
+    """A shape as the tables show it, such as "64 x 8192"."""
     return " x ".join(map(str, shape))
 
 
@@ -36,13 +37,13 @@ def with_spread(line: dict | None) -> str:
     return f"{line['us']:.2f} ({line['low']:.2f}-{line['high']:.2f})" if "low" in line else f"{line['us']:g}"
 
 
-def _grid(rows: list[list[str]]) -> None:
+def _grid(rows):
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         print("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _methods_table(title: str, records: list[dict], others: list[dict]) -> None:
+def _methods_table(title, records, others):
     """A line a shape, a column a method; other people's medians on the right."""
     mine, theirs = (list(dict.fromkeys(line["method"] for line in lines)) for lines in (records, others))
     print(f"\n{title}")
@@ -76,7 +77,7 @@ def tie_ratio(records: Sequence[dict], shape: Sequence[int], family: str, state:
     return tied["us"] / randn["us"] if tied and randn else None
 
 
-def _ties_table(records: list[dict], state: str) -> None:
+def _ties_table(records, state):
     exact = pick(records, table="topk", method="exact", state=state)
     families = list(dict.fromkeys(line["input"] for line in exact))
     print(f"\nexact top-k by input, {state}, us; in brackets the ratio to randn")
@@ -88,7 +89,7 @@ def _ties_table(records: list[dict], state: str) -> None:
     _grid([["shape", *families], *rows])
 
 
-def _bandwidth_table(records: list[dict]) -> None:
+def _bandwidth_table(records):
     print("\nstore_cache: GB/s, each byte read once and written once, and share of the device copy in the same run")
     rows = [["shape", "skip", "device copy", "share"]]
     for shape in shapes(records, "store"):

@@ -3,6 +3,7 @@
 import dataclasses
 import statistics
 import time
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -22,7 +23,8 @@ class Timing:
         return f"{1e6 * self.median:.2f} us ({1e6 * self.low:.2f} to {1e6 * self.high:.2f})"
 
 
-def measure(calls, rounds=30, calls_a_round=20, device="cpu"):
+def measure(calls: Mapping[str, Callable[[], object]], rounds: int = 30, calls_a_round: int = 20,
+            device: str = "cpu") -> dict[str, Timing]:  # fmt: skip
     """Time each of `calls` (name -> function without arguments) and return name -> Timing.
 
     Every round times every call once, so that a machine that slows down slows all of them. On a GPU, each call is
@@ -40,7 +42,7 @@ def measure(calls, rounds=30, calls_a_round=20, device="cpu"):
     return {name: _timing(values) for name, values in samples.items()}
 
 
-def ratio(timings, name, baseline):
+def ratio(timings: Mapping[str, Timing], name: str, baseline: str) -> tuple[float, float, float]:
     """(median, low quartile, high quartile) of name's time over baseline's, round by round."""
     pairs = zip(timings[name].samples, timings[baseline].samples, strict=True)
     ratios = _timing([a / b for a, b in pairs])

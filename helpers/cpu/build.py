@@ -10,11 +10,12 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from .compilers import INCLUDE, RUNTIME, run, toolchain
 from .faults import CacheError, CompileError
-from .source import to_cpp
+from .source import Source, to_cpp
 
 COMPILE_SECONDS = 300  # for one step of a build; a kernel takes about one
 _STALE_SECONDS = 3600  # a folder of a build that is older belongs to nobody any more
@@ -106,7 +107,8 @@ def _tools(mode):
     return tools
 
 
-def build_kernels(source, name_expressions, defines, mode):
+def build_kernels(source: Source, name_expressions: Sequence[str], defines: Sequence[tuple[str, object]],
+                  mode: str) -> Path:  # fmt: skip
     """Compile a Source for a mode.
 
     Returns the Path of a shared library. Raises CompileError, whose message has the source's own lines.
@@ -119,7 +121,7 @@ def build_kernels(source, name_expressions, defines, mode):
     return _built(tools, to_cpp(source, name_expressions), flags, tools.link_kernel, ".so")
 
 
-def build_runtime(mode):
+def build_runtime(mode: str) -> Path:
     """Path of the runtime of a mode: a shared library for "fast", else the program that child processes run."""
     tools = _tools(mode)
     files = ("scheduler.cpp", "shared.cpp", "faults.cpp" if mode == "fast" else "runner.cpp")

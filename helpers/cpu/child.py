@@ -5,6 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from .. import processes
 from . import launch
@@ -30,7 +33,7 @@ _ATTEMPTS = {
 }
 
 
-def time_limit():
+def time_limit() -> int:
     """Seconds that a child may take: $KERNEL_TIMEOUT, or 60."""
     return int(os.environ.get("KERNEL_TIMEOUT", "60"))
 
@@ -42,7 +45,8 @@ def _symbolizer():
     return f":external_symbolizer_path={found}" if found else ""
 
 
-def run(mode, library, function, grid, block, shared_bytes, args, values, writes):
+def run(mode: str, library: Path, function: Any, grid: Sequence[int], block: Sequence[int], shared_bytes: int,
+        args: Sequence[object], values: Sequence[object], writes: Sequence[bool]) -> None:  # fmt: skip
     """Run a HostFunction in a child process. On success the arrays hold what it wrote; else raises KernelFault.
 
     library: its Path for this mode. args, values, writes: as for LaunchFile.
@@ -89,5 +93,6 @@ def _attempt(program, library, function, file, options):
     return fault
 
 
-def limit_passed(seconds):
+def limit_passed(seconds: int) -> str:
+    """What a fault says of a kernel that ran for longer than `seconds`."""
     return f"still running after {seconds} s, the limit that KERNEL_TIMEOUT sets"

@@ -126,7 +126,7 @@ def _zig():
 
 
 @functools.cache
-def toolchain(mode):
+def toolchain(mode: str) -> Toolchain | str:
     """The Toolchain of a mode, or a str that says what is missing and how to install it."""
     if mode == "fast":
         flags, link = (*_COMMON, "-O2", "-g1"), ("-shared",)

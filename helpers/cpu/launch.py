@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 
 from .build import build_runtime
 from .faults import KernelFault
@@ -67,7 +69,7 @@ _launch = Launch()
 _one_at_a_time = threading.Lock()
 
 
-def shared_arena():
+def shared_arena() -> memoryview:
     """The 227 KiB of shared memory as the last launch left them, a writable memoryview of bytes.
 
     `shared_memory("keep")` lets the next block find them.
@@ -75,7 +77,7 @@ def shared_arena():
     return memoryview(_launch.shared).cast("B")
 
 
-def begin(grid, block, shared_bytes):
+def begin(grid: Sequence[int], block: Sequence[int], shared_bytes: int) -> Launch:
     """The process's Launch, filled in for one launch under the current settings."""
     settings = current()
     _launch.grid[:], _launch.block[:] = grid, block
@@ -98,7 +100,7 @@ def _runtime():
 
 
 @functools.cache
-def load(path):
+def load(path: Path) -> dict[str, Kernel]:
     """dict of name to Kernel of a compiled file."""
     _runtime()  # first, because the kernels refer to it
     library = ctypes.CDLL(str(path))
@@ -107,7 +109,8 @@ def load(path):
     return {kernel.name.decode(): kernel for kernel in kernels}
 
 
-def run(path, name, grid, block, shared_bytes, arguments):
+def run(path: Path, name: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int,
+        arguments: Sequence[object]) -> None:  # fmt: skip
     """Run a kernel of the library at `path` here. arguments: one ctypes value a parameter.
 
     Raises KernelFault; the process survives.
@@ -120,7 +123,7 @@ def run(path, name, grid, block, shared_bytes, arguments):
             raise fault_of(launch, name)
 
 
-def fault_of(launch, kernel):
+def fault_of(launch: Launch, kernel: str) -> KernelFault | KeyboardInterrupt:
     """The exception for what a Launch reports: a KernelFault, or KeyboardInterrupt."""
     fault = launch.fault
     if fault.kind == b"interrupted":

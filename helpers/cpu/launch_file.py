@@ -58,7 +58,7 @@ class Span:
     written: bool
 
 
-def reach(tensor):
+def reach(tensor: torch.Tensor) -> tuple[int, int]:
     """(first, last + 1) address of the bytes that a tensor's elements take."""
     start = tensor.data_ptr()
     if tensor.numel() == 0:
@@ -85,7 +85,7 @@ def _spans(tensors, writes):
 _unwritten = {}
 
 
-def mark_uninitialised(tensor):
+def mark_uninitialised(tensor: torch.Tensor) -> None:
     """Count a CPU tensor's bytes as never written, in mode "msan", until a launch has written every one of them.
 
     Raises ValueError for a tensor with gaps between its rows: the bytes there belong to others.
@@ -153,7 +153,7 @@ class LaunchFile:
                 ctypes.memmove(self._base + used, ctypes.addressof(value), ctypes.sizeof(value))
                 used += _round_up(ctypes.sizeof(value), 16)
 
-    def take_back(self, launch):
+    def take_back(self, launch: Launch) -> None:
         """Copy what the kernel wrote into the arguments, and what it left in shared memory into the Launch."""
         for span, region in zip(self.spans, self.header.regions, strict=False):
             if span.written:
@@ -162,7 +162,8 @@ class LaunchFile:
         for key in self.marked:
             _unwritten.pop(key, None)
 
-    def close(self):
+    def close(self) -> None:
+        """Unmap and close the file, which is gone once the child has closed it too."""
         self.header = self.memory = None  # unmapped with the last reference
         self.file.close()
 

@@ -1,6 +1,10 @@
 """Compiled kernels with the calls of cupy.RawModule."""
 
+from __future__ import annotations
+
 import ctypes
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -34,13 +38,13 @@ class HostModule:
             raise ValueError(f'{source.name} has no extern "C" kernel; name_expressions should name some')
         launch.load(self.library("fast"))  # compiles now, so that errors come here
 
-    def library(self, mode):
+    def library(self, mode: str) -> Path:
         """Path of the shared library for a mode; compiled at the first call."""
         if mode not in self._libraries:
             self._libraries[mode] = build_kernels(self.source, self.name_expressions, self.defines, mode)
         return self._libraries[mode]
 
-    def get_function(self, name):
+    def get_function(self, name: str) -> HostFunction:
         """The HostFunction of one of the name expressions. Raises ValueError for another name."""
         if name not in self.name_expressions:
             raise ValueError(
@@ -79,7 +83,7 @@ class HostFunction:
             writes = [kind.kind == _POINTER for kind in self._types]
             child.run(mode, path, self, grid, block, shared_mem, args, values, writes)
 
-    def parameter(self, position):
+    def parameter(self, position: int) -> str:
         """How messages name a parameter."""
         known = position < len(self.parameters)
         return f"argument {position} ({self.parameters[position]})" if known else f"argument {position}"
@@ -106,7 +110,8 @@ class HostFunction:
         return (ctypes.c_char * size).from_buffer_copy(argument.tobytes())
 
 
-def launch_sizes(grid, block, shared_mem):
+def launch_sizes(grid: int | Sequence[int], block: int | Sequence[int],
+                 shared_mem: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:  # fmt: skip
     """Grid and block as (x, y, z), checked as far as every device agrees: TypeError for what is no whole number, and
     ValueError for one that no launch can have."""
     grid, block = _dimensions("grid", grid, MAX_GRID), _dimensions("block", block, MAX_BLOCK)

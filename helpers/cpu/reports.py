@@ -1,9 +1,11 @@
 """From what a child process left behind to one KernelFault."""
 
 import re
+from typing import Any
 
 from .faults import KernelFault
 from .launch import fault_of
+from .launch_file import LaunchFile
 
 _KINDS = (
     (r"runtime error: .*misaligned address", "misaligned address"),
@@ -22,7 +24,7 @@ _KINDS = (
 _SHARED_REDZONE = 16 * 1024  # as kRedzone in runtime/shared.cpp
 
 
-def read_report(function, file, report, status):
+def read_report(function: Any, file: LaunchFile, report: str, status: int) -> KernelFault | KeyboardInterrupt | None:
     """The KernelFault for a child that didn't finish its launch, or None.
 
     function: the HostFunction. file: the LaunchFile. report: the child's stderr. status: its exit status.

@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 MODES = ("fast", "checked", "msan", "tsan")
@@ -26,7 +27,7 @@ def _one_of(what, value, allowed):
         raise ValueError(f"{what} is {value!r}, expected one of {', '.join(allowed)}")
 
 
-def current():
+def current() -> Settings:
     """The Settings of the next launch. Outside `mode(...)`, the variable KERNEL_MODE gives the mode."""
     settings = _settings.get()
     if settings is None:
@@ -36,12 +37,13 @@ def current():
     return settings
 
 
-def shared_is_kept():
+def shared_is_kept() -> bool:
+    """Whether a block finds in its shared memory what the one before left there."""
     return _shared.get() == "keep"
 
 
 @contextlib.contextmanager
-def mode(name, order="forward", seed=0):
+def mode(name: str, order: str = "forward", seed: int = 0) -> Iterator[None]:
     """Run the launches inside the block in a mode.
 
     name: "fast" (in this process), or in a child process: "checked" (AddressSanitizer and
@@ -58,7 +60,7 @@ def mode(name, order="forward", seed=0):
 
 
 @contextlib.contextmanager
-def shared_memory(content):
+def shared_memory(content: str) -> Iterator[None]:
     """What a block finds in its shared memory, for the launches inside the `with` block.
 
     "poison": bytes 0xCB. "keep": what the previous block left there, be it of an earlier launch or of

@@ -1,7 +1,9 @@
 """CUDA C++ to C++: the few places that a header can't express are rewritten, line for line."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from .faults import CompileError
 
@@ -27,12 +29,12 @@ class Source:
     folder: object  # of its own includes, a Path, or None
 
 
-def blank_comments(text):
+def blank_comments(text: str) -> str:
     """The text with comments and strings blanked out, same length, same lines."""
     return _COMMENT_OR_STRING.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
-def split_at_commas(text):
+def split_at_commas(text: str) -> list[str]:
     """Split at the commas that stand outside every bracket."""
     parts, depth = [""], 0
     for character in text:
@@ -44,7 +46,7 @@ def split_at_commas(text):
     return parts
 
 
-def inline_includes(source, seen=None):
+def inline_includes(source: Source, seen: set[Path] | None = None) -> str:
     """Put the text of each `#include "file"` that lies beside the source in its place."""
     seen = set() if seen is None else seen
 
@@ -62,7 +64,7 @@ def inline_includes(source, seen=None):
     return _LOCAL_INCLUDE.sub(include, source.text).replace("#pragma once", "")
 
 
-def rewrite_shared(text, name):
+def rewrite_shared(text: str, name: str) -> str:
     """Make each `__shared__` declaration a reference to memory that the scheduler hands out.
 
     `__shared__ float tile[8][9];` becomes a static slot, which every instantiation of a template has for
@@ -105,13 +107,13 @@ def rewrite_shared(text, name):
     return "".join(pieces) + text[end:]
 
 
-def plain_kernels(text):
+def plain_kernels(text: str) -> list[str]:
     """Names of the kernels that need no name expression: those declared extern "C"."""
     clean = blank_comments(text)
     return [match[1] for match in _KERNEL.finditer(clean) if re.search(r"\bextern\s+$", clean[: match.start()])]
 
 
-def parameter_names(text, expression):
+def parameter_names(text: str, expression: str) -> list[str]:
     """Names of the parameters of the kernel that a name expression like "ns::copy<float, 4>" means, or []."""
     kernel = re.sub(r"<.*", "", expression, flags=re.DOTALL).split("::")[-1].strip()
     clean = blank_comments(text)
@@ -129,7 +131,7 @@ def parameter_names(text, expression):
     return []
 
 
-def to_cpp(source, name_expressions):
+def to_cpp(source: Source, name_expressions: Sequence[str]) -> str:
     """The translation unit for the host compiler: the rewritten source and the list of its kernels."""
     body = rewrite_shared(inline_includes(source), source.name)
     entries = ",\n".join(f'    cuda_host::Instance<&{name}>::describe("{name}")' for name in name_expressions)

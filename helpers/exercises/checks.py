@@ -19,7 +19,6 @@ import functools
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,10 +35,10 @@ class Verdict:
     ok: bool
     message: str
 
-    def __bool__(self) -> bool:
+    def __bool__(self):
         return self.ok
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{'right' if self.ok else 'not yet'}: {self.message}"
 
 
@@ -79,7 +78,7 @@ def equal(got: Any, expected: Any, what: str) -> None:
         raise NotYet(_differs(got[place].item(), expected[place].item(), what + where))
 
 
-def _differs(got: Any, expected: Any, what: str) -> str:
+def _differs(got, expected, what):
     return f"{what}: got {got!r}, expected {expected!r}"
 
 
@@ -119,7 +118,7 @@ def solved_exercises() -> set[str]:
     return {path.name for path in _solved_folder().glob("*")}
 
 
-def _remember(name: str) -> None:
+def _remember(name):
     try:
         _solved_folder().mkdir(parents=True, exist_ok=True)
         (_solved_folder() / name).touch()
@@ -127,11 +126,11 @@ def _remember(name: str) -> None:
         print(f"(that you solved it can't be remembered, see KERNEL_CACHE: {error})")
 
 
-def _solved_folder() -> Path:
+def _solved_folder():
     return cache_folder() / "solved"
 
 
-def _line_of_cell(error: Exception) -> str:
+def _line_of_cell(error):
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if "ipykernel" in frame.filename]
     return f" (line {lines[-1]} of your cell)" if lines else ""
@@ -157,11 +156,11 @@ def reveal(prediction: Any, actual: Any, what: str) -> None:
         print(f"{what}: {actual}; you predicted {prediction}")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value):
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a, b):
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, (set, frozenset)) or isinstance(b, (set, frozenset)):

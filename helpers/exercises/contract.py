@@ -160,7 +160,7 @@ def safe_to_read(answer: Callable[[torch.Tensor, int, int, str], bool]) -> str:
     return "both consumers, slots inside and outside, -1 where it is read and where it is not"
 
 
-def _slot_lists(num_slots: int) -> list[tuple[str, torch.Tensor, int, bool]]:
+def _slot_lists(num_slots):
     """(what, slots int32 [64 or 54], seq_len, whether all that are read are slots of the cache)."""
     full = torch.randperm(num_slots, generator=generator(23))[:64].int()
 

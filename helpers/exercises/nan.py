@@ -51,36 +51,36 @@ def safe_attention(answer: Callable) -> str:
     return "no masked row can reach the result, and a NaN in a kept one still shows"
 
 
-def _randn(rows: int, columns: int, seed: int) -> torch.Tensor:
+def _randn(rows, columns, seed):
     return torch.randn(rows, columns, generator=generator(seed)).to(device())
 
 
-def _keep(n: int, kept: int) -> torch.Tensor:
+def _keep(n, kept):
     """bool [n] with `kept` True, scattered: a mask that only looks at the length is found out."""
     return (torch.randperm(n, generator=generator(n)) < kept).to(device())
 
 
-def _attention_row(n: int, dim: int, kept: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _attention_row(n, dim, kept):
     return _randn(1, n, 1)[0], _randn(n, dim, 2), _keep(n, kept)
 
 
-def _fill(tensor: torch.Tensor, rows: torch.Tensor, value: float) -> torch.Tensor:
+def _fill(tensor, rows, value):
     """A copy of tensor with `value` in the rows that are True."""
     copy = tensor.clone()
     copy[rows] = value
     return copy
 
 
-def _attend(scores: torch.Tensor, v: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+def _attend(scores, v, keep):
     """float64 [queries, dim]: the reference, which never touches a masked position."""
     return torch.stack([s[m].double().softmax(0) @ v[m].double() for s, m in zip(scores, keep, strict=True)])
 
 
-def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+def _attention(q, k, v, keep):
     return _attend(q.double() @ k.double().T / math.sqrt(q.shape[1]), v, keep.expand(len(q), -1))
 
 
-def _ask(answer: Callable, keep: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
+def _ask(answer, keep, **inputs):
     """The answer to copies of the inputs and keep, which it has to leave as they are."""
     inputs["keep"] = keep
     copies = {name: tensor.clone() for name, tensor in inputs.items()}
@@ -90,7 +90,7 @@ def _ask(answer: Callable, keep: torch.Tensor, **inputs: torch.Tensor) -> torch.
     return got
 
 
-def _close(got, expected: torch.Tensor, what: str) -> None:
+def _close(got, expected, what):
     """Require got to be a tensor within 1e-3 of expected, and free of NaN where expected is."""
     require(isinstance(got, torch.Tensor), f"{what}: expected a tensor, got {type(got).__name__}")
     require(got.shape == expected.shape, f"{what}: shape {tuple(got.shape)}, expected {tuple(expected.shape)}")
@@ -99,7 +99,7 @@ def _close(got, expected: torch.Tensor, what: str) -> None:
     require(worst < 1e-3, f"{what}: the result is off by up to {worst:.3g}")
 
 
-def _still_shows(got, where: str) -> None:
+def _still_shows(got, where):
     require(isinstance(got, torch.Tensor) and got.isnan().all(), f"NaN in {where} should show in the result")
 
 

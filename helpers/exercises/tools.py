@@ -45,13 +45,13 @@ def count_short(answer: Callable) -> str:
     return "each short row is counted, with the slots that it lacks"
 
 
-def _ring_reference(x: torch.Tensor, rounds: int) -> torch.Tensor:
+def _ring_reference(x, rounds):
     for _ in range(rounds):
         x = x + x.roll(1)
     return x
 
 
-def _without_barriers(source: str) -> str:
+def _without_barriers(source):
     """The text without barriers, comments and white space."""
     source = re.sub(r"//[^\n]*|/\*.*?\*/", "", source, flags=re.DOTALL)
     return re.sub(r"\s", "", source).replace("__syncthreads();", "").replace("__syncwarp();", "")

@@ -33,7 +33,7 @@ def with_padding(loop: str) -> str:
     return source.replace(PADDING, "{\n" + loop + "\n}")
 
 
-def _run(source: str, scores: torch.Tensor, k: int, cap: int) -> tuple[torch.Tensor, int]:
+def _run(source, scores, k, cap):
     """Positions int64 [k] that a kernel text selects from one row, and the position that unwritten slots hold."""
     never = scores.shape[1]  # one more score, the smallest by far: no right selection has it
     scores = torch.cat([scores, torch.full((1, 1), -1e30)], dim=1)
@@ -94,7 +94,7 @@ def crowded_bin(answer: Callable[[], torch.Tensor]) -> str:
 # ---------------------------------------------------------------- lesson 21
 
 
-def _select(scores: torch.Tensor) -> torch.Tensor:
+def _select(scores):
     """Slots int32 [1, 2048] that the fixed kernel gives for one row; -1 in those it would have left unwritten."""
     lens = torch.tensor([scores.shape[1]], dtype=torch.int32)
     table = inputs.page_table(1, -(-scores.shape[1] // PAGE_SIZE))
@@ -129,7 +129,7 @@ def valid_selection(answer: Callable[[torch.Tensor, int], bool]) -> str:
     return "it lets right selections pass and refuses all seven kinds of wrong ones"
 
 
-def _selections(seq_len: int, n: int) -> list[tuple[str, torch.Tensor, bool]]:
+def _selections(seq_len, n):
     """(what, positions int32 [n], whether they are n different ones of a row of seq_len)."""
     last = seq_len - 1
     good = torch.randperm(seq_len, generator=inputs.generator(21))[:n].int()

@@ -71,12 +71,12 @@ def paint(axes: Axes, meaning: str, x: float, y: float, width: float = 1.0, heig
     axes.add_patch(Rectangle((x, y), width, height, **_patch(meaning)))
 
 
-def _patch(meaning: str) -> dict:
+def _patch(meaning):
     look = MEANING[meaning]
     return {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": "#333333", "linewidth": 0.4}
 
 
-def legend(axes: Axes, meanings: Sequence[str], **placement) -> None:
+def legend(axes: Axes, meanings: Sequence[str], **placement: object) -> None:
     """Name the looks in a legend; by default to the right of the axes."""
     patches = [Patch(label=meaning, **_patch(meaning)) for meaning in meanings]
     where = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "frameon": False} | placement
@@ -107,7 +107,7 @@ def slot_map(axes: Axes, states: Sequence[str], columns: int, *, letters: bool =
     legend(axes, [meaning for meaning in MEANING if meaning in states])
 
 
-def _letter(axes: Axes, meaning: str, x: float, y: float) -> None:
+def _letter(axes, meaning, x, y):
     letter = MEANING[meaning].letter
     if letter:
         plate = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}

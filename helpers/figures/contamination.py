@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from helpers.bench.timing import Timing
@@ -53,12 +52,12 @@ def flow(writes: Sequence[tuple[str, int, bool]], loads: Sequence[tuple[str, Seq
     show(figure, caption)
 
 
-def _box(axes: Axes, meaning: str, x: float, y: float, text: str) -> None:
+def _box(axes, meaning, x, y, text):
     paint(axes, meaning, x, y - 0.34, 1.2, 0.68)
     axes.text(x + 0.6, y, text, ha="center", va="center", fontsize=8, bbox=PLATE)
 
 
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], is_nan: bool) -> None:
+def _arrow(axes, start, end, is_nan):
     look = {"color": MEANING["NaN"].colour, "linewidth": 2.2} if is_nan else {"color": QUIET, "linewidth": 1.0}
     axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0} | look)
 
@@ -89,7 +88,7 @@ def tile_lanes(rows: Sequence[tuple[str, Sequence[str], Sequence[int]]], title: 
     show(figure, caption)
 
 
-def _name(axes: Axes, labels: Mapping[str, str]) -> None:
+def _name(axes, labels):
     """A legend for keys of MEANING under names of this figure's own."""
     look = {"edgecolor": "#333333", "linewidth": 0.4}
     patches = [Patch(label=label, facecolor=MEANING[key].colour, hatch=MEANING[key].hatch, **look)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
 from . import AFTER, BEFORE, MEANING, Look, show
@@ -25,7 +24,7 @@ OUTCOMES = {
 }
 
 
-def _box(axes: Axes, look: Look, x: float, y: float, width: float = 1.0) -> None:
+def _box(axes, look, x, y, width=1.0):
     style = {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 2}
     axes.add_patch(Rectangle((x, y), width, 1, **style))
 

@@ -14,7 +14,8 @@ from . import AFTER, BEFORE, MEANING, legend, paint, show
 PLATE = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}  # text stays readable on a hatch
 
 
-def cells(axes: Axes, rows: Sequence[str], columns: Sequence[str], states, texts, *, width: float = 1.0) -> None:
+def cells(axes: Axes, rows: Sequence[str], columns: Sequence[str], states: Sequence[Sequence[str]],
+          texts: Sequence[Sequence[str]], *, width: float = 1.0) -> None:  # fmt: skip
     """Draw a table of boxes: states[row][column] is a key of MEANING, texts[row][column] is written on it.
 
     rows, columns: labels, may be empty strings. width: of a box, whose height is 1.
@@ -39,8 +40,7 @@ def number(value: float, form: str = ".2g") -> str:
     return format(value, form) if value and math.isfinite(value) else f"{value:g}"
 
 
-def _figure_of(columns: Mapping[str, Sequence[tuple[str, str]]], rows: Sequence[str], title: str, caption: str,
-               *, named: bool = True) -> None:  # fmt: skip
+def _figure_of(columns, rows, title, caption, *, named=True):
     """Columns of boxes as wide as the page. columns: label -> (a key of MEANING, text) a row. named: with a legend."""
     lines = list(zip(*columns.values(), strict=True))
     figure, axes = plt.subplots(figsize=(8, 1.1 + 0.33 * len(rows)))
@@ -52,7 +52,7 @@ def _figure_of(columns: Mapping[str, Sequence[tuple[str, str]]], rows: Sequence[
     show(figure, caption)
 
 
-def _number_cell(value: float, state: str = "empty") -> tuple[str, str]:
+def _number_cell(value, state="empty"):
     return "NaN" if math.isnan(value) else state, number(value)
 
 
@@ -183,7 +183,7 @@ def first_nan(stages: Mapping[str, torch.Tensor], slots: Sequence[int]) -> None:
     _figure_of(columns, _row_names(len(slots)), title, caption)
 
 
-def _row_names(count: int) -> list[str]:
+def _row_names(count):
     return [f"row {row}" for row in range(count)]
 
 

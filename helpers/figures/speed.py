@@ -31,7 +31,7 @@ BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": 3, "fram
 PLATE = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}
 
 
-def _plain_numbers(axis) -> None:
+def _plain_numbers(axis):
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 

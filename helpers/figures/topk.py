@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from matplotlib.axes import Axes
@@ -21,12 +23,12 @@ LOOKS = {
 }
 
 
-def _patch(meaning: str) -> dict:
+def _patch(meaning):
     look = LOOKS[meaning]
     return {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": "#333333", "linewidth": 0.4}
 
 
-def _legend(axes: Axes, labels: dict[str, str], **placement) -> None:
+def _legend(axes, labels, **placement):
     """labels: meaning -> text."""
     patches = [Patch(label=text, **_patch(meaning)) for meaning, text in labels.items()]
     where = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "frameon": False} | placement
@@ -56,7 +58,7 @@ def threshold_bins(axes: Axes, row: torch.Tensor, k: int, bits: int = 12, around
     axes.set(ylabel="scores in the bin", xlabel="where the bin starts (score); each bar is a bin")
 
 
-def _start_label(number: int, bits: int) -> str:
+def _start_label(number, bits):
     start = bin_start(number, bits)
     return "lowest" if np.isnan(start) else f"{start:.4g}"
 
@@ -164,7 +166,8 @@ def index_range(axes: Axes, slots: dict[str, torch.Tensor], num_slots: int) -> N
     axes.tick_params(axis="y", length=0)
 
 
-def faults(axes: Axes, above, in_bin, faulty, k: int, cap: int) -> None:
+def faults(axes: Axes, above: Sequence[int] | torch.Tensor, in_bin: Sequence[int] | torch.Tensor,
+           faulty: Sequence[bool] | torch.Tensor, k: int, cap: int) -> None:  # fmt: skip
     """One dot a row, at its two counts, those with a fault marked; the corner where slots go missing is shaded."""
     above, in_bin, faulty = (np.asarray(values) for values in (above, in_bin, faulty))
     top = 1.05 * max(in_bin.max(), cap)

@@ -40,7 +40,7 @@ def _parser():
     return parser
 
 
-def _new(number: int, title: str) -> int:
+def _new(number, title):
     for path in new(number, title):
         print(f"made {path.relative_to(ROOT)}")
     _update_map()
@@ -48,7 +48,7 @@ def _new(number: int, title: str) -> int:
     return 0
 
 
-def _check(number: int) -> int:
+def _check(number):
     """Exit status 0 if the lesson is as it should be."""
     path = files.lesson(number)
     faults = form.faults(files.read(path))
@@ -61,7 +61,7 @@ def _check(number: int) -> int:
     return subprocess.run(command, cwd=ROOT).returncode or bool(faults)
 
 
-def _update_map() -> int:
+def _update_map():
     readme = ROOT / "README.md"
     readme.write_text(files.with_map(readme.read_text()))
     return 0

@@ -9,6 +9,7 @@ import json
 import re
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -19,6 +20,9 @@ from .files import NOTEBOOKS, has_error, lessons, read
 from .running import run
 from .used import hashes, listening
 
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
 EXECUTED = NOTEBOOKS / "executed"
 # Figures that README.md shows: the lesson, the id of its cell, the file beside the executed copies.
 PICTURES = (
@@ -27,7 +31,7 @@ PICTURES = (
 )
 
 
-def cells_hash(notebook) -> str:
+def cells_hash(notebook: NotebookNode) -> str:
     """SHA-256 of the kinds and sources of a notebook's cells. Outputs and metadata don't count."""
     return hashlib.sha256(json.dumps([[cell.cell_type, cell.source] for cell in notebook.cells]).encode()).hexdigest()
 
@@ -50,7 +54,7 @@ def why_stale(lesson: Path, executed: Path = EXECUTED) -> str:
     return f"{', '.join(changed[:3])}{' and others' * (len(changed) > 3)} changed since" if changed else ""
 
 
-def provenance(notebook, files: dict[str, str]) -> dict[str, object]:
+def provenance(notebook: NotebookNode, files: dict[str, str]) -> dict[str, object]:
     """Where an executed copy of a lesson comes from. files: what its run read, as `listening` has it."""
     return {
         **versions(),
@@ -95,14 +99,14 @@ def execute(output: Path, names: list[str], everything: bool = False) -> int:
     return failed
 
 
-def relink(notebook) -> None:
+def relink(notebook: NotebookNode) -> None:
     """Point the relative links of a copy, which lies one folder deeper than its lesson, to where the lesson's point."""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = re.sub(r"\]\((?=\.\./|\d\d_\w+\.ipynb)", "](../", cell.source)
 
 
-def _picture_of(notebook, cell_id: str) -> bytes:
+def _picture_of(notebook, cell_id):
     """The PNG that the cell with this id displayed. StopIteration if there is none."""
     outputs = next(cell for cell in notebook.cells if cell.id == cell_id).outputs
     return base64.b64decode(next(o.data["image/png"] for o in outputs if "image/png" in o.get("data", {})))

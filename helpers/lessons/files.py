@@ -7,9 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from helpers.exercises import checks
 from helpers.machine import ROOT
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 NOTEBOOKS = ROOT / "notebooks"
 GPU_NOTE = "GPU: optional. Without one, the same kernels run on the CPU."
@@ -28,34 +32,35 @@ def lesson(number: int) -> Path:
     return found[0]
 
 
-def read(path: Path):
+def read(path: Path) -> NotebookNode:
     """The notebook at path, as nbformat's NotebookNode."""
     import nbformat
 
     return nbformat.read(path, as_version=4)
 
 
-def tags(cell) -> list[str]:
+def tags(cell: NotebookNode) -> list[str]:
+    """The tags of a cell, such as "exercise"; [] if it has none."""
     return cell.metadata.get("tags", [])
 
 
-def minutes(notebook) -> tuple[int, int] | None:
+def minutes(notebook: NotebookNode) -> tuple[int, int] | None:
     """Minutes (alone, in a workshop) from the line `Time: 10 minutes alone, 15 in a workshop.`, or None."""
     found = re.search(r"Time: (\d+) minutes alone, (\d+) in a workshop\.", _opening(notebook))
     return (int(found[1]), int(found[2])) if found else None
 
 
-def title(notebook) -> str:
+def title(notebook: NotebookNode) -> str:
     """The text of a notebook's first heading."""
     return re.search(r"^# (.+)$", _opening(notebook), re.MULTILINE)[1]
 
 
-def _opening(notebook) -> str:
+def _opening(notebook):
     first_code = next(i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code")
     return "\n\n".join(cell.source for cell in notebook.cells[:first_code])
 
 
-def sentence(notebook) -> str:
+def sentence(notebook: NotebookNode) -> str:
     """The sentence under a notebook's title."""
     return re.search(r"^# .+\n+(.+)$", _opening(notebook), re.MULTILINE)[1]
 
@@ -91,23 +96,23 @@ def with_map(text: str) -> str:
     return f"{before}<!-- lessons -->\n{table('notebooks/')}\n<!-- end of lessons -->{after}"
 
 
-def unsolved(notebook):
+def unsolved(notebook: NotebookNode) -> NotebookNode:
     """A copy of the notebook as a reader first meets it: without the solution cells."""
     return _without(notebook, "solution")
 
 
-def solved(notebook):
+def solved(notebook: NotebookNode) -> NotebookNode:
     """A copy of the notebook in which the solution stands in the place of each exercise."""
     return _without(notebook, "exercise")
 
 
-def _without(notebook, tag: str):
+def _without(notebook, tag):
     result = copy.deepcopy(notebook)
     result.cells = [cell for cell in result.cells if tag not in tags(cell)]
     return result
 
 
-def has_error(notebook) -> bool:
+def has_error(notebook: NotebookNode) -> bool:
     """Whether any output of the notebook is an exception."""
     return any(output.output_type == "error" for cell in notebook.cells for output in cell.get("outputs", []))
 

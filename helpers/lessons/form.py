@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from .files import GPU_NOTE, minutes, tags
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 PLAIN_SECTIONS = ("You will", "Recap", "Upstream", "Glossary")
 FORBIDDEN = r"^\s*[!%]|pip install|\burlopen\b|\brequests\.|\bwget\b|\bcurl\b"
 ABSOLUTE_PATH = r"""["'](?:~?/\w|[A-Z]:\\)"""
 
 
-def faults(notebook) -> list[str]:
+def faults(notebook: NotebookNode) -> list[str]:
     """Every rule that the notebook breaks, as "the rule (where)". An empty list: its form is right."""
     return [fault for rule in RULES for fault in rule(notebook)]
 
@@ -22,21 +26,21 @@ def _code(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def _prose(notebook) -> str:
+def _prose(notebook):
     return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
 
 
-def section(notebook, name: str) -> str:
+def section(notebook: NotebookNode, name: str) -> str:
     """The prose of one `## name` section; "" if there is none."""
     found = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", _prose(notebook), re.MULTILINE | re.DOTALL)
     return found[1] if found else ""
 
 
-def _items(text: str) -> int:
+def _items(text):
     return len(re.findall(r"^(?:[-*]|\d+\.) ", text, re.MULTILINE))
 
 
-def _opening(notebook) -> Iterator[str]:
+def _opening(notebook):
     first = notebook.cells[0]
     if not re.match(r"# .+\n\n\S.+[.?!]$", first.source, re.MULTILINE):
         yield f"A lesson opens with `# title`, an empty line and one sentence (cell {first.id})."
@@ -52,7 +56,7 @@ def _opening(notebook) -> Iterator[str]:
         yield f"The first code cell has at most 12 lines, the last is `banner()` (cell {code.id}, {len(lines)} lines)."
 
 
-def _ending(notebook) -> Iterator[str]:
+def _ending(notebook):
     done, promised = _items(section(notebook, "Recap")), _items(section(notebook, "You will"))
     if done != promised:
         yield f"`## Recap` lists as many things as `## You will`: {promised}, not {done}."
@@ -60,7 +64,7 @@ def _ending(notebook) -> Iterator[str]:
         yield "`## Upstream` links where the bug or the idea comes from on GitHub."
 
 
-def _section_minutes(notebook) -> Iterator[str]:
+def _section_minutes(notebook):
     names = re.findall(r"^## (.+)$", _prose(notebook), re.MULTILINE)
     for name in names:
         if name not in PLAIN_SECTIONS and not re.search(r"\(\d+ min\)$", name):
@@ -69,7 +73,7 @@ def _section_minutes(notebook) -> Iterator[str]:
         yield "A lesson has sections of its own between `## You will` and `## Recap`."
 
 
-def _size(notebook) -> Iterator[str]:
+def _size(notebook):
     if not 20 <= len(notebook.cells) <= 40:
         yield f"A lesson has 20 to 40 cells, not {len(notebook.cells)}."
     lengths = {cell.id: len(cell.source.splitlines()) for cell in _code(notebook)}
@@ -84,7 +88,7 @@ def _size(notebook) -> Iterator[str]:
         yield f"Fewer than 15 % of the code lines are comments: reasons go into Markdown ({comments} of {len(lines)})."
 
 
-def _safe_cells(notebook) -> Iterator[str]:
+def _safe_cells(notebook):
     for cell in _code(notebook):
         if found := re.search(FORBIDDEN, cell.source, re.MULTILINE):
             yield f"No cell installs, downloads or calls the shell (cell {cell.id}: {found[0].strip()!r})."
@@ -94,19 +98,19 @@ def _safe_cells(notebook) -> Iterator[str]:
             yield f"No tag lets an exception pass for a success (cell {cell.id}: {hidden.pop()})."
 
 
-def _claims(notebook) -> Iterator[str]:
+def _claims(notebook):
     found = sum(cell.source.count("assert ") for cell in _code(notebook) if not tags(cell))
     if found < 3:
         yield f"A lesson asserts at least 3 of its claims in cells without a tag, not {found}."
 
 
-def _cell_ids(notebook) -> Iterator[str]:
+def _cell_ids(notebook):
     ids = [cell.id for cell in notebook.cells]
     for twice in sorted({name for name in ids if ids.count(name) > 1}):
         yield f"Each cell has an id of its own (id {twice} stands twice)."
 
 
-def _predictions(notebook) -> Iterator[str]:
+def _predictions(notebook):
     cells = _code(notebook)
     predictions = [i for i, cell in enumerate(cells) if "prediction" in tags(cell)]
     if not predictions:
@@ -118,7 +122,7 @@ def _predictions(notebook) -> Iterator[str]:
             yield f"One of the two code cells after a prediction compares it by `checks.reveal` (cell {cells[i].id})."
 
 
-def _exercises(notebook) -> Iterator[str]:
+def _exercises(notebook):
     places: dict[str, dict[str, int]] = {"exercise": {}, "solution": {}}
     for i, cell in enumerate(notebook.cells):
         for tag in places.keys() & set(tags(cell)):
@@ -153,7 +157,7 @@ def _exercise(notebook, name, stub, solution):
             yield f"The cell calls its checker {how} (cell {cell.id}, checker {name})."
 
 
-def _figures(notebook) -> Iterator[str]:
+def _figures(notebook):
     source = "\n".join(cell.source for cell in _code(notebook))
     if "plt.show(" in source or source.count("subplots(") > source.count("show("):
         yield "Each figure goes through `figures.show`, which gives it its caption and alt text."

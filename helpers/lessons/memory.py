@@ -20,7 +20,7 @@ GROUPS = (
 )
 
 
-def stated(notebook=None):
+def stated(notebook: str | Path | None = None) -> int:
     """MiB that a lesson takes; without a name, or for one that is no lesson's, what the largest takes.
 
     notebook: its path or file name.
@@ -31,7 +31,7 @@ def stated(notebook=None):
     return max(json.loads(path.read_text())["metadata"]["memory_mib"] for path in chosen)
 
 
-def free(root=Path("/")):
+def free(root: str | Path = Path("/")) -> int:
     """MiB that processes can still take: of the machine, and of the control group (a container) that this one is in."""
     bytes_free = [psutil.virtual_memory().available, *_free_in_groups(Path(root))]
     return min(bytes_free) // MIB
@@ -57,7 +57,7 @@ def _free_in_groups(root):
                         yield max(0, int(most) - now + int(counts[droppable]))
 
 
-def warning():
+def warning() -> str:
     """A line for the reader where this notebook may need more memory than is free, else ""."""
     notebook = os.environ.get("JPY_SESSION_NAME")  # Jupyter's server says which notebook a kernel was started for
     needed, here = stated(notebook), free() + psutil.Process().memory_info().rss // MIB

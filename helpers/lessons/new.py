@@ -71,7 +71,7 @@ def new(number: int, title: str, root: Path = ROOT) -> list[Path]:
     return paths
 
 
-def _notebook(number: str, title: str):
+def _notebook(number, title):
     from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
     cells = []

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from .files import NOTEBOOKS
 
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
-def run(notebook, *, device: str | None = None, timeout: int = 180, allow_errors: bool = False,
-        environment: dict[str, str] | None = None):  # fmt: skip
+
+def run(notebook: NotebookNode, *, device: str | None = None, timeout: int = 180, allow_errors: bool = False,
+        environment: dict[str, str] | None = None) -> NotebookNode:  # fmt: skip
     """Run a notebook in a new kernel, in notebooks/, and return it with outputs (it is changed in place).
 
     device: "cpu" or "cuda" for its kernels, None to let it choose. timeout: seconds a cell. environment: further

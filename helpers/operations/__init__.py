@@ -8,6 +8,7 @@ Each file also declares what its kernel has to prove, and is found by the kernel
 """
 
 import importlib
+from types import ModuleType
 from typing import NamedTuple
 
 from helpers.kernel import KERNELS
@@ -21,7 +22,7 @@ class Chosen(NamedTuple):
     shared_bytes: int = 0
 
 
-def every_operation():
+def every_operation() -> dict[str, ModuleType]:
     """dict of each kernel's name, that of its file in kernels/, to its module here. LookupError if one is missing or
     doesn't declare what it should."""
     found = {}

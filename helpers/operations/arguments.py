@@ -4,6 +4,7 @@ Each raises `TypeError` or `ValueError` with the argument's name, what it was, a
 """
 
 import os
+from collections.abc import Sequence
 
 import torch
 
@@ -22,7 +23,8 @@ def check_values() -> bool:
     return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
 
 
-def require_tensor(name, value, *, dtypes, ndim, device=None, shape=None):
+def require_tensor(name: str, value: object, *, dtypes: Sequence[torch.dtype], ndim: int,
+                   device: torch.device | None = None, shape: Sequence[int | None] | None = None) -> None:  # fmt: skip
     """Demand a torch tensor of one of `dtypes`, with `ndim` dimensions, the last one contiguous.
 
     `shape` entries that are None may be anything. Rows may be strided views. A kernel reads the memory as it is and
@@ -48,17 +50,18 @@ def require_tensor(name, value, *, dtypes, ndim, device=None, shape=None):
         raise ValueError(f"{name} has inner stride {value.stride(-1)}; its last dimension should be contiguous")
 
 
-def require_count(name, value):
+def require_count(name: str, value: int) -> None:
     """Demand that a size fits the int32 in which a kernel gets it."""
     require_int(name, value, 0, MAX_INT32)
 
 
-def require_contiguous(name, value):
+def require_contiguous(name: str, value: torch.Tensor) -> None:
+    """Demand a tensor without gaps, its elements in the order of its dimensions."""
     if not value.is_contiguous():
         raise ValueError(f"{name} has strides {list(value.stride())}; it should be contiguous")
 
 
-def require_int(name, value, low, high):
+def require_int(name: str, value: object, low: int, high: int) -> None:
     """Demand a Python int with low <= value <= high."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} is {value!r}; it should be an int")
@@ -66,13 +69,14 @@ def require_int(name, value, low, high):
         raise ValueError(f"{name} is {value}; it should be between {low} and {high}")
 
 
-def require_power_of_two(name, value, high):
+def require_power_of_two(name: str, value: object, high: int) -> None:
+    """Demand a Python int that is a power of two, from 1 to `high`."""
     require_int(name, value, 1, high)
     if value & (value - 1):
         raise ValueError(f"{name} is {value}; it should be a power of two")
 
 
-def require_one_of(name, value, allowed):
+def require_one_of(name: str, value: object, allowed: Sequence[str] | Sequence[int]) -> None:
     """Demand one of `allowed`, which are all strings or all ints; True is no int."""
     wanted = type(allowed[0])
     if type(value) is not wanted:
@@ -81,7 +85,8 @@ def require_one_of(name, value, allowed):
         raise ValueError(f"{name} is {value!r}; it should be {' or '.join(map(repr, allowed))}")
 
 
-def require_bool(name, value):
+def require_bool(name: str, value: object) -> None:
+    """Demand True or False; 0 and 1 are neither."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} is {value!r}; it should be True or False")
 
@@ -119,7 +124,7 @@ def _share_memory(a, b):
     return gap < a.shape[1] * a.element_size() or gap + b.shape[1] * b.element_size() > stride
 
 
-def row_stride_bytes(tensor):
+def row_stride_bytes(tensor: torch.Tensor) -> int:
     """Bytes from a row to the next, 0 where there is only one: then torch may say anything."""
     return tensor.stride(0) * tensor.element_size() if tensor.shape[0] > 1 else 0
 
@@ -130,7 +135,7 @@ def _span(tensor):
     return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
 
 
-def require_range(name, values, low, high, meaning):
+def require_range(name: str, values: torch.Tensor, low: int, high: int, meaning: str) -> None:
     """Demand low <= every element < high. Looks at the contents: call it only under `check_values()`."""
     if values.numel() == 0:
         return
@@ -142,14 +147,14 @@ def require_range(name, values, low, high, meaning):
         )
 
 
-def require_pages(page_table, seq_lens, page_size, num_pages):
+def require_pages(page_table: torch.Tensor, seq_lens: torch.Tensor, page_size: int, num_pages: int) -> None:
     """Demand that the pages in use, those that start before their sequence ends, are in [0, num_pages)."""
     starts = torch.arange(page_table.shape[1], device=page_table.device) * page_size
     used = starts < seq_lens.unsqueeze(1)
     require_range("page_table", page_table.where(used, 0), 0, num_pages, "a page")
 
 
-def require_page_table_covers(seq_lens, pages, page_size):
+def require_page_table_covers(seq_lens: torch.Tensor, pages: int, page_size: int) -> None:
     """Demand that `pages` entries of `page_size` tokens reach to the end of the longest sequence."""
     longest = int(seq_lens.max()) if seq_lens.numel() else 0
     if pages * page_size < longest:

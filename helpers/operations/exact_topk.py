@@ -1,5 +1,7 @@
 """Host side of kernels/exact_topk.cu: choose the launch, launch. `topk_transform` validates and calls it."""
 
+from __future__ import annotations
+
 import functools
 import itertools
 import typing
@@ -31,13 +33,13 @@ class Launch(typing.NamedTuple):
     cluster: int
     listed: int = LISTED
 
-    def kernel(self, pdl=False):
+    def kernel(self, pdl: bool = False) -> str:
         """The name of the kernel's instance."""
         flags = f"{'true' if pdl else 'false'}, {self.listed}"
         return f"exact_topk<{self.threads}, {self.items}, {self.cluster}, {flags}>"
 
     @property
-    def shared_bytes(self):
+    def shared_bytes(self) -> int:
         """Dynamic shared memory of a block."""
         return 0 if self.items else LIST_ENTRY_BYTES * self.listed
 
@@ -53,7 +55,7 @@ class Limits(typing.NamedTuple):
 CPU_LIMITS = Limits(multiprocessors=1, max_cluster=1, shared_bytes=227 * 1024)  # it runs blocks one by one
 
 
-def choose_launch(batch, length, limits):
+def choose_launch(batch: int, length: int, limits: Limits) -> Launch:
     """The Launch for scores [batch, length] on a device with these Limits.
 
     A short row fits the registers of one block; while each row has a multiprocessor to itself, one of twice the length
@@ -74,7 +76,9 @@ def choose_launch(batch, length, limits):
     return Launch(1024 if large else 512, 0, cluster, LISTED if fits else LISTED_IN_LITTLE)
 
 
-def launch_exact(scores, seq_lens, page_table, topk, page_size, out, raw_out, pdl, shape=None):
+def launch_exact(scores: torch.Tensor, seq_lens: torch.Tensor, page_table: torch.Tensor, topk: int, page_size: int,
+                 out: torch.Tensor, raw_out: torch.Tensor | None, pdl: bool,
+                 shape: Launch | None = None) -> None:  # fmt: skip
     """Launch the exact kernel on validated arguments. shape: a Launch instead of the one that fits.
 
     Raises ValueError for a shape whose registers can't hold a row.
@@ -101,7 +105,7 @@ def _limits(device):
     return gpu_limits(properties.major, properties.multi_processor_count, properties.shared_memory_per_block_optin)
 
 
-def gpu_limits(major, multiprocessors, shared_bytes):
+def gpu_limits(major: int, multiprocessors: int, shared_bytes: int) -> Limits:
     """The Limits of a GPU whose compute capability starts with `major`. Clusters came with 9; larger ones than every
     GPU since then can run are for the large parts of a data center, 9 and 10."""
     max_cluster = 1 if major < 9 else MAX_CLUSTER if major <= 10 else LARGEST_PORTABLE_CLUSTER
@@ -118,7 +122,7 @@ def _allow_cluster(kernel):
         raise RuntimeError(f"{kernel.name} can't have clusters of {MAX_CLUSTER} blocks: {status.name}")
 
 
-def launches(arch, shared_bytes):
+def launches(arch: str, shared_bytes: int) -> list[Chosen]:
     """Whatever `choose_launch` says for any batch and length, on GPUs of any size."""
     chosen = {
         choose_launch(batch, length, gpu_limits(int(arch[3:-1]), multiprocessors, shared_bytes))
@@ -129,7 +133,7 @@ def launches(arch, shared_bytes):
     return [Chosen(shape.kernel(pdl), shape.threads, shape.shared_bytes) for shape in chosen for pdl in (False, True)]
 
 
-def try_variants(where):
+def try_variants(where: str) -> None:
     """A row in registers, rows in lists, also in lists as short as older GPUs have room for; ties; and on a GPU every
     cluster, so that blocks read each other's memory."""
     shapes = [Launch(1024, 8, 1), Launch(1024, 16, 1), Launch(1024, 0, 1), Launch(512, 0, 1)]

@@ -1,6 +1,7 @@
 """Host side of kernels/leave_in_shared.cu: what an earlier kernel left in shared memory, chosen."""
 
 import contextlib
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ THREADS = 256
 
 
 @contextlib.contextmanager
-def left_in_shared(pattern, kernel_device=None):
+def left_in_shared(pattern: torch.Tensor, kernel_device: str | None = None) -> Iterator[None]:
     """Within: kernels find `pattern` (int32 [n], repeated) where they leave shared memory uninitialised.
 
     Runs kernels/leave_in_shared.cu on every multiprocessor. A GPU keeps what a block left until another block
@@ -42,10 +43,12 @@ def _multiprocessors(where):
     return properties.multi_processor_count, properties.shared_memory_per_block_optin
 
 
-def launches(arch, shared_bytes):
+def launches(arch: str, shared_bytes: int) -> list[Chosen]:
+    """The one there is, with all of the shared memory that a block can have."""
     return [Chosen("leave_in_shared", THREADS, shared_bytes)]
 
 
-def try_variants(where):
+def try_variants(where: str) -> None:
+    """Three words, repeated."""
     with left_in_shared(torch.tensor([1, 2, 3], dtype=torch.int32), where):
         pass

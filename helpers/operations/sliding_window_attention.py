@@ -29,7 +29,9 @@ THREADS = 128
 MAX_HEADS = 65535  # a grid's second dimension
 
 
-def sliding_window_attention(q, k_cache, v_cache, page_table, seq_lens, window, page_size, masking="multiply"):
+def sliding_window_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, page_table: torch.Tensor,
+                             seq_lens: torch.Tensor, window: int, page_size: int,
+                             masking: str = "multiply") -> torch.Tensor:  # fmt: skip
     """One decode step of attention over each request's last `window` tokens: like q.
 
     q [B, H, D]; k_cache, v_cache [N, Hkv, D], fp32 or bf16, D 64 or 128, Hkv divides H;
@@ -80,12 +82,14 @@ def sliding_window_attention(q, k_cache, v_cache, page_table, seq_lens, window, 
     return out
 
 
-def launches(arch, shared_bytes):
+def launches(arch: str, shared_bytes: int) -> list[Chosen]:
+    """Each dtype with each head dimension and each masking; the same on every architecture."""
     each = itertools.product(DTYPES.values(), HEAD_DIMS, MASKINGS.values())
     return [Chosen(f"sliding_window_attention<{t}, {d}, Masking::{m}>", THREADS) for t, d, m in each]
 
 
-def try_variants(where):
+def try_variants(where: str) -> None:
+    """Requests of one position, of one tile, of a part of one more, and longer than the window."""
     lengths = torch.tensor([1, 64, 70, 200], dtype=torch.int32, device=where)
     table = page_table(4, 4).to(where)
     for masking, dtype, dim in itertools.product(MASKINGS, DTYPES, HEAD_DIMS):

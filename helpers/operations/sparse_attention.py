@@ -26,7 +26,8 @@ MAX_HEADS = 65535  # a grid's second dimension
 THREADS = 128
 
 
-def sparse_attention(q, kv_cache, indices, seq_lens, sentinel="check"):
+def sparse_attention(q: torch.Tensor, kv_cache: torch.Tensor, indices: torch.Tensor, seq_lens: torch.Tensor,
+                     sentinel: str = "check") -> torch.Tensor:  # fmt: skip
     """One decode step of attention over the cache slots in `indices`: like q.
 
     q [B, H, D]; kv_cache [N, D], fp32 or bf16, one row a token that serves as key and value of all heads;
@@ -65,12 +66,14 @@ def sparse_attention(q, kv_cache, indices, seq_lens, sentinel="check"):
     return out
 
 
-def launches(arch, shared_bytes):
+def launches(arch: str, shared_bytes: int) -> list[Chosen]:
+    """Each dtype with each sentinel; the same on every architecture."""
     each = itertools.product(DTYPES.values(), SENTINELS.values())
     return [Chosen(f"sparse_attention<{t}, Sentinel::{s}>", THREADS) for t, s in each]
 
 
-def try_variants(where):
+def try_variants(where: str) -> None:
+    """A row that counts in full and a short one; where entries are checked, a hundred of them are -1."""
     lengths = torch.tensor([7613, 5], dtype=torch.int32, device=where)
     for sentinel, dtype in itertools.product(SENTINELS, DTYPES):
         cache = torch.randn(4096, 64, device=where).to(dtype)

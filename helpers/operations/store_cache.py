@@ -35,8 +35,9 @@ VARIANTS = [
 ]
 
 
-def store_cache(k, v, k_cache, v_cache, indices, row_bytes=0, num_split=0, size_limit=0, reserved_skip_index=0,
-                *, pdl=False):  # fmt: skip
+def store_cache(k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, indices: torch.Tensor,
+                row_bytes: int = 0, num_split: int = 0, size_limit: int = 0, reserved_skip_index: int = 0, *,
+                pdl: bool = False) -> None:  # fmt: skip
     """Copy row i of `k` and `v` to slot `indices[i]` of the caches, unless that slot is `reserved_skip_index`.
 
     k [B, DK], v [B, DV], k_cache [N, DK], v_cache [N, DV]: one dtype of fp16, bf16, fp32, fp8; rows may be strided.
@@ -92,7 +93,7 @@ def store_cache(k, v, k_cache, v_cache, indices, row_bytes=0, num_split=0, size_
     launch(kernel, (blocks,), (32 * WARPS_PER_BLOCK,), (k, v, k_cache, v_cache, indices, *scalars), pdl=pdl)
 
 
-def choose_split(k_bytes, v_bytes):
+def choose_split(k_bytes: int, v_bytes: int) -> int:
     """Warps that share a row: doubled while each lane still has 64 bytes to copy, in vectors no narrower."""
     split = 1
     while split < SPLITS[-1] and (k_bytes + v_bytes) // (64 * split) >= 64:
@@ -103,7 +104,7 @@ def choose_split(k_bytes, v_bytes):
     return split
 
 
-def choose_vector(k_bytes, v_bytes, split):
+def choose_vector(k_bytes: int, v_bytes: int, split: int) -> int:
     """Bytes a lane moves at a time: the widest with which a whole warp can share a warp's part of the row.
 
     Raises ValueError where `split` warps can't share the row, or no vector width divides it.
@@ -135,11 +136,12 @@ def _require_alignment(name, tensor, vector):
         raise ValueError(f"{name} has a row stride of {stride} bytes; it should be a multiple of {vector}")
 
 
-def launches(arch, shared_bytes):
+def launches(arch: str, shared_bytes: int) -> list[Chosen]:
+    """Every one of VARIANTS; the same on every architecture."""
     return [Chosen(name, 32 * WARPS_PER_BLOCK) for name in VARIANTS]
 
 
-def try_variants(where):
+def try_variants(where: str) -> None:
     """Eight rows into 16 slots: padding rows, which are skipped, and strided ones; both index types, PDL on and off."""
     shapes = [(64, 1), (128, 1), (256, 1)]  # columns of bf16, warps a row: each vector width with each split
     shapes += [(split * columns, split) for columns, split in itertools.product((64, 128, 256), (2, 4))]

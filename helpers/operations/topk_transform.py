@@ -31,8 +31,10 @@ MAX_TOPK = 2048
 THREADS = 1024
 
 
-def topk_transform(scores, seq_lens, page_table, topk=2048, page_size=64, overflow="exact", max_ties=1024,
-                   *, bin_bits=12, raw_out=None, out=None, pdl=False):  # fmt: skip
+def topk_transform(scores: torch.Tensor, seq_lens: torch.Tensor, page_table: torch.Tensor, topk: int = 2048,
+                   page_size: int = 64, overflow: str = "exact", max_ties: int = 1024, *, bin_bits: int = 12,
+                   raw_out: torch.Tensor | None = None, out: torch.Tensor | None = None,
+                   pdl: bool = False) -> torch.Tensor:  # fmt: skip
     """Slots of the `topk` largest of each row's first `seq_lens[b]` scores: int32 [B, topk].
 
     scores [B, L] fp32, rows may be strided; seq_lens [B] int32; page_table [B, pages] int32, pages of `page_size`
@@ -97,13 +99,13 @@ def topk_transform(scores, seq_lens, page_table, topk=2048, page_size=64, overfl
     return out
 
 
-def launches(arch, shared_bytes):
+def launches(arch: str, shared_bytes: int) -> list[Chosen]:
     """With the smallest, the default and the largest of its sizes."""
     each = itertools.product(OVERFLOWS.values(), ("1, 2", "1024, 12", "2048, 12"))
     return [Chosen(f"topk_transform<Overflow::{o}, {sizes}>", THREADS) for o, sizes in each]
 
 
-def try_variants(where):
+def try_variants(where: str) -> None:
     """The row seen in the field; rows for each way to settle ties (ballots, radix select); a row with nothing to
     choose."""
     ties = [inputs.row_with(1900, in_bin, 4096)[0] for in_bin in (150, 170, 200, 260, 700)]

@@ -12,8 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 KEPT = 64 * 1024  # bytes, of the start and of the end of what a program prints
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -21,7 +23,7 @@ _SLICE = 0.1  # seconds between two looks whether the program has ended, while s
 _GRACE = 10.0  # seconds to die in; longer than supervisor.py takes to give up
 
 
-def nameless_file():
+def nameless_file() -> BinaryIO:
     """A file that two processes can share and that is gone when both have closed it.
 
     In memory where the system has such, so that no full disk is in the way.
@@ -37,14 +39,15 @@ class Kept:
     def __init__(self):
         self.start, self.end, self.total = bytearray(), bytearray(), 0
 
-    def add(self, data):
+    def add(self, data: bytes) -> None:
+        """Take in what came next."""
         self.total += len(data)
         room = KEPT - len(self.start)
         self.start += data[:room]
         self.end += data[room:]
         del self.end[:-KEPT]
 
-    def text(self):
+    def text(self) -> str:
         """All of it, or what is kept, with a line between that says how much was cut."""
         cut = self.total - len(self.start) - len(self.end)
         note = f"\n[... {cut} bytes cut: only the first and the last {KEPT} of {self.total} bytes are kept ...]\n"
@@ -64,7 +67,7 @@ class Ended:
     seconds: float
 
 
-def run_supervised(command, limit, **options):
+def run_supervised(command: Sequence[str | Path], limit: float, **options: object) -> Ended:
     """Run a command for at most `limit` seconds; what it has started ends with it. Returns Ended.
 
     It also ends when this process does, by whatever signal, and when an exception such as Ctrl-C interrupts the wait.
@@ -84,7 +87,8 @@ def run_supervised(command, limit, **options):
         os.close(lifeline)
 
 
-def run(command, limit, stop=subprocess.Popen.kill, **options):
+def run(command: Sequence[str | Path], limit: float, stop: Callable[[subprocess.Popen], object] = subprocess.Popen.kill,
+        **options: object) -> Ended:  # fmt: skip
     """Run a command for at most `limit` seconds. Returns Ended. stop: called with the Popen to end it early."""
     begun = time.monotonic()
     child = subprocess.Popen(command, **options)

@@ -20,6 +20,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
@@ -100,7 +101,11 @@ def _end_like(status):
     os._exit(os.waitstatus_to_exitcode(status))
 
 
-def main(parent, lifeline, command):
+def main(parent: int, lifeline: int, command: Sequence[str]) -> None:
+    """Run the command until it ends, the parent dies or the lifeline closes; end all it started, then end like it.
+
+    parent: the process id of who waits. lifeline: the descriptor of a pipe that it holds open.
+    """
     os.set_inheritable(lifeline, False)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     bell, clapper = os.pipe()

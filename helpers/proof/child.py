@@ -67,7 +67,8 @@ def _write(report, descriptor):
             view, offset = view[written:], offset + written
 
 
-def main(descriptor):
+def main(descriptor: int) -> None:
+    """Do the job that stdin holds, write the report of it into the file with this descriptor, and end the process."""
     process = os.getpid()
     job = pickle.load(sys.stdin.buffer)
     try:

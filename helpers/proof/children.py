@@ -14,6 +14,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from helpers.machine import ROOT
 from helpers.processes import nameless_file, run_supervised
@@ -46,7 +48,9 @@ class Outcome:
         return f"{self.status}{where}: {self.type}: {self.message}"
 
 
-def run_in_child(function, *args, device=None, mode=None, timeout=120, environment=None, **kwargs):
+def run_in_child(function: Callable[..., Any], *args: object, device: str | None = None, mode: str | None = None,
+                 timeout: float = 120, environment: Mapping[str, str] | None = None,
+                 **kwargs: object) -> Outcome:  # fmt: skip
     """Call function(*args, **kwargs) in a fresh Python process and return its Outcome; never raises what it raises.
 
     function: importable, or defined in a notebook (then its source travels, and it imports what it needs itself).

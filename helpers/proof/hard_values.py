@@ -5,6 +5,7 @@ tiles, or all of them), in masked and padded ones, in skipped ones, in q.
 """
 
 import math
+import random
 from typing import NamedTuple
 
 import torch
@@ -35,7 +36,7 @@ def _pick(draw, low, high):
     return draw.choice([*edges, draw.randrange(low, high)])
 
 
-def window_call(draw, device="cpu", dtype=torch.float32):
+def window_call(draw: random.Random, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Call:
     """A call of sliding_window_attention. draw: a random.Random, or what hypothesis gives in its place."""
     batch, page_size = draw.randint(1, 4), draw.choice((1, 7, 16, 64))
     lengths = [max(0, draw.choice((1, 2, 3)) * TILE + draw.choice((-64, -1, 0, 1, 36, 63))) for _ in range(batch)]
@@ -97,7 +98,7 @@ def _leak(v, table, lengths, window, page_size):
     return leak
 
 
-def sparse_call(draw, device="cpu", dtype=torch.float32):
+def sparse_call(draw: random.Random, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Call:
     """A call of sparse_attention, with "trust" where no entry is skipped. draw: as for window_call."""
     batch, slots, topk = draw.randint(1, 4), draw.randint(2, 40), draw.randint(1, 24)
     g = generator(draw.randrange(2**31))
@@ -124,7 +125,7 @@ def sparse_call(draw, device="cpu", dtype=torch.float32):
     return Call(run, dict.fromkeys(run, expected), what)
 
 
-def wrong_rows(actual, expected, limit):
+def wrong_rows(actual: torch.Tensor, expected: torch.Tensor, limit: float) -> torch.Tensor:
     """bool [B]: rows [B, H, D] that differ from float64: in where NaN is, in an infinity, or by more than `limit` of
     their largest finite element."""
     actual, expected = actual.detach().cpu().double(), expected.to(actual.dtype).cpu().double()

@@ -18,7 +18,7 @@ class Range(NamedTuple):
     members: int
 
 
-def key_of(scores):
+def key_of(scores: torch.Tensor) -> torch.Tensor:
     """int64 like scores (fp32): a larger score has a larger key; -0.0 has that of 0.0, NaN the lowest."""
     bits = scores.view(torch.int32).long()
     key = torch.where(bits < 0, bits ^ -1, bits ^ -(2**31)) & HIGHEST  # sorts like scores, with NaN at both ends
@@ -26,7 +26,7 @@ def key_of(scores):
     return key.clamp(min=LOWEST)
 
 
-def narrow(keys, k):
+def narrow(keys: torch.Tensor, k: int) -> list[Range]:
     """The Range before the first round and after each one, until which scores are wanted is settled.
 
     keys int64 [L], more than k. Settled: all members are wanted, or all are equal. Few members are ranked at once.
@@ -51,11 +51,12 @@ def narrow(keys, k):
     return ranges
 
 
-def settled(found):
+def settled(found: Range) -> bool:
+    """Whether which scores are wanted is known: all members are, or all are equal."""
     return found.members == found.wanted or found.low == found.high
 
 
-def place(above, equal, wanted):
+def place(above: torch.Tensor, equal: torch.Tensor, wanted: int) -> torch.Tensor:
     """The slot of each position (int64 [n]), -1 where it is not selected.
 
     above, equal: bool [n], scores above the last wanted one, and those like it, of which the first `wanted` are taken.
@@ -66,7 +67,7 @@ def place(above, equal, wanted):
     return torch.where(taken, above_before + equal_before.clamp(max=wanted), -1)
 
 
-def select(row, k):
+def select(row: torch.Tensor, k: int) -> torch.Tensor:
     """Positions (int64 [k], ascending) of the k largest of row (fp32 [L], L > k)."""
     keys = key_of(row)
     last = narrow(keys, k)[-1]

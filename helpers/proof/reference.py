@@ -8,7 +8,9 @@ import math
 import torch
 
 
-def store_cache_reference(k, v, k_cache, v_cache, indices, reserved_skip_index=0):
+def store_cache_reference(k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor,
+                          indices: torch.Tensor,
+                          reserved_skip_index: int = 0) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """The caches [N, DK], [N, DV] as they should be after the call, as copies. Later rows win over earlier ones."""
     k_after, v_after = k_cache.clone(), v_cache.clone()
     for row, slot in enumerate(indices.tolist()):
@@ -18,7 +20,7 @@ def store_cache_reference(k, v, k_cache, v_cache, indices, reserved_skip_index=0
     return k_after, v_after
 
 
-def slots_of(page_table, positions, page_size):
+def slots_of(page_table: torch.Tensor, positions: torch.Tensor, page_size: int) -> torch.Tensor:
     """Cache slots int64, like `positions`: of one request (page_table [pages], positions [n] or one), or of a batch
     ([B, pages] and [B, n]). Position -1 stays -1."""
     numbers = positions.clamp(min=0) // page_size
@@ -35,7 +37,9 @@ def _attend(q, k, v):
     return (scores.softmax(-1).unsqueeze(-1) * v).sum(-2)
 
 
-def sliding_window_attention_reference(q, k_cache, v_cache, page_table, seq_lens, window, page_size):
+def sliding_window_attention_reference(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor,
+                                       page_table: torch.Tensor, seq_lens: torch.Tensor, window: int,
+                                       page_size: int) -> torch.Tensor:  # fmt: skip
     """float64 [B, H, D]: attention over the window's positions and over nothing else; NaN for length 0."""
     out = torch.full(q.shape, math.nan, dtype=torch.float64)
     group = q.shape[1] // k_cache.shape[1]
@@ -50,7 +54,7 @@ def sliding_window_attention_reference(q, k_cache, v_cache, page_table, seq_lens
     return out
 
 
-def topk_reference(scores, seq_len, topk):
+def topk_reference(scores: torch.Tensor, seq_len: int, topk: int) -> torch.Tensor:
     """Positions of the topk largest of one row's first seq_len scores (int64), by (score descending, index ascending).
 
     NaN ranks below everything; -0.0 equals 0.0. Fewer than topk where the row is shorter.
@@ -62,7 +66,8 @@ def topk_reference(scores, seq_len, topk):
     return torch.cat([order[~is_nan], order[is_nan]])[:topk]
 
 
-def sparse_attention_reference(q, kv_cache, indices, seq_lens):
+def sparse_attention_reference(q: torch.Tensor, kv_cache: torch.Tensor, indices: torch.Tensor,
+                               seq_lens: torch.Tensor) -> torch.Tensor:  # fmt: skip
     """float64 [B, H, D]: attention over the slots named; entries that are negative or beyond the cache don't exist."""
     out = torch.zeros(q.shape, dtype=torch.float64)
     for b, length in enumerate(seq_lens.tolist()):
@@ -75,13 +80,13 @@ def sparse_attention_reference(q, kv_cache, indices, seq_lens):
     return out
 
 
-def relative_error(actual, expected):
+def relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
     """||actual - expected|| / ||expected|| in float64; NaN if either has one."""
     difference = actual.cpu().double() - expected.cpu().double()
     return float(difference.norm() / expected.cpu().double().norm())
 
 
-def exact_positions(scores, seq_lens, topk):
+def exact_positions(scores: torch.Tensor, seq_lens: torch.Tensor, topk: int) -> torch.Tensor:
     """What "exact" should select: int64 [B, topk], ascending, then -1; see topk_transform.
 
     scores [B, L] and seq_lens [B] on any device. Two stable sorts: by score, then numbers before NaN before what

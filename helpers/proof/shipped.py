@@ -20,7 +20,8 @@ from helpers.operations import every_operation
 RUNS = {name: operation.try_variants for name, operation in every_operation().items()}
 
 
-def run_all(where):
+def run_all(where: str) -> None:
+    """Run what every operation declares, on "cpu" or "cuda"; prints a line each. Raises what a run raises."""
     for name, run in RUNS.items():
         run(where)
         if where == "cuda":
@@ -29,7 +30,7 @@ def run_all(where):
     print("all shipped kernels ran", flush=True)
 
 
-def run_modes():
+def run_modes() -> int:
     """Run all on the CPU build in every mode; prints a line each. Returns how many (kernel, mode, order) faulted.
 
     A race detector sees a race whatever the order, and is slow: tsan runs in one order only.
@@ -51,7 +52,7 @@ def run_modes():
     return faults
 
 
-def main(words):
+def main(words: list[str]) -> int:
     torch.manual_seed(0)
     os.environ["KERNEL_CHECK"] = "0"  # the tools should see our kernels, not the reductions that look at their inputs
     if words == ["--modes"]:

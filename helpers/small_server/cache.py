@@ -20,7 +20,7 @@ from helpers.operations.sparse_attention import SENTINELS, sparse_attention
 from helpers.operations.store_cache import store_cache
 from helpers.operations.topk_transform import OVERFLOWS, topk_transform
 
-from .model import Sizes, index_scores
+from .model import index_scores
 
 MAX_TIES = 16  # of the top-k's tie buffer: 1024 in a real server, for a k of 2048
 BIN_BITS = 10  # of its histogram: 12 in a real server, for scores of a hundred thousand tokens
@@ -38,7 +38,7 @@ class Variant:
     overflow: str = "exact"
     sentinel: str = "check"
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         require_int("skip", self.skip, -1, 2**31 - 1)
         require_one_of("overflow", self.overflow, ("exact", *OVERFLOWS))
         require_one_of("sentinel", self.sentinel, tuple(SENTINELS))
@@ -51,7 +51,7 @@ class Pool:
     Rows of sparse layers lie between unmapped memory, so that a read beyond them is a fault on every machine.
     """
 
-    def __init__(self, sizes: Sizes, pages: int, page_size: int, device: str) -> None:
+    def __init__(self, sizes, pages, page_size, device):
         self.page_size, self.pages = page_size, pages
         slots = pages * page_size
         self.layers: list[tuple[Tensor, Tensor]] = []
@@ -73,6 +73,7 @@ class Pool:
 
 
 def slots_of(pages: list[int], positions: range, page_size: int) -> list[int]:
+    """The slots of these positions of a request, given its pages."""
     return [pages[p // page_size] * page_size + p % page_size for p in positions]
 
 
@@ -83,8 +84,7 @@ class PagedAttention:
     slots [B, T] int32: where a row is stored. table [B, pages] int32: the requests' pages, padded with page 0.
     """
 
-    def __init__(self, pool: Pool, sizes: Sizes, variant: Variant,
-                 lengths: Tensor, slots: Tensor, table: Tensor) -> None:  # fmt: skip
+    def __init__(self, pool, sizes, variant, lengths, slots, table):
         self.pool, self.sizes, self.variant = pool, sizes, variant
         # Padding rows come with lengths below 0; they attend to nothing (sgl-project/sglang#30378).
         self.lengths, self.slots = lengths.flatten().clamp(min=0), slots.flatten().contiguous()
@@ -92,6 +92,7 @@ class PagedAttention:
         self.row_table = table.unsqueeze(1).expand(-1, lengths.shape[1], -1).flatten(0, 1).contiguous()
 
     def window(self, number: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """See `Attention.window`. Stores k and v first, then runs sliding_window_attention."""
         k_cache, v_cache = self.pool.layers[number]
         self._store(k, v, k_cache, v_cache)
         return sliding_window_attention(
@@ -100,6 +101,7 @@ class PagedAttention:
         ).view(q.shape)  # fmt: skip
 
     def sparse(self, number: int, q: Tensor, row: Tensor, index: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        """See `Attention.sparse`. Stores row and index_k first, then runs topk_transform and sparse_attention."""
         rows, index_keys = self.pool.layers[number]
         index_q, weight, index_k = index
         self._store(row, index_k, rows, index_keys)
@@ -112,7 +114,7 @@ class PagedAttention:
         q_rows = q.flatten(0, 1).contiguous()
         return sparse_attention(q_rows, rows, chosen, self.lengths, sentinel=self.variant.sentinel).view(q.shape)
 
-    def _store(self, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor) -> None:
+    def _store(self, k, v, k_cache, v_cache):
         store_cache(k.flatten(0, 1), v.flatten(0, 1), k_cache, v_cache, self.slots,
                     reserved_skip_index=self.variant.skip)  # fmt: skip
 

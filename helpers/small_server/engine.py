@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -49,7 +49,7 @@ class Capacity:
     context: int = 448
     drafts: int = 2
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         require_int("running", self.running, 1, BUCKETS[-1])
         require_power_of_two("page_size", self.page_size, TILE)
         require_int("pages", self.pages, 2, MAX_SLOTS // self.page_size)
@@ -77,6 +77,7 @@ class Request:
 
     @property
     def finished(self) -> bool:
+        """Whether it has all the tokens it wanted."""
         return len(self.tokens) >= self.wanted
 
 
@@ -95,14 +96,14 @@ class Step:
 class ServingFault(RuntimeError):
     """A step failed; no request has moved. kernel, line, report: of the KernelFault, where one is known."""
 
-    def __init__(self, step: int, running: int, bucket: int, error: Exception) -> None:
+    def __init__(self, step, running, bucket, error):
         super().__init__(f"step {step}, {running} requests in a bucket of {bucket}: {_first_line(error)}")
         self.step = step
         self.kernel, self.line = getattr(error, "kernel", None), getattr(error, "line", None)
         self.report = getattr(error, "report", "") or str(error)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error):
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -183,7 +184,7 @@ class Engine:
             raise ValueError(f"prompt has {len(prompt)} tokens and {wanted} are wanted; that is {pages} pages, "
                              f"and the pool has {self.capacity.pages - 1}")  # fmt: skip
 
-    def _pages_for(self, prompt: int, wanted: int) -> int:
+    def _pages_for(self, prompt, wanted):
         return -(-self.capacity.reach(prompt, wanted) // self.capacity.page_size)
 
     def step(self) -> list[Request]:
@@ -203,7 +204,7 @@ class Engine:
             put_back()
             raise
 
-    def _keep(self) -> Callable[[], None]:
+    def _keep(self):
         """A function that brings all requests and pages back to where they are now.
 
         What a step wrote to the caches stays: the same step writes the same there again.
@@ -219,7 +220,7 @@ class Engine:
 
         return put_back
 
-    def _admit(self) -> None:
+    def _admit(self):
         while self.waiting and len(self.running) < self.capacity.running:
             request = self.waiting[0]
             pages = self._pages_for(len(request.prompt), request.wanted)
@@ -231,7 +232,7 @@ class Engine:
             with self._faults(1):
                 self._prefill(request)
 
-    def _leave(self) -> list[Request]:
+    def _leave(self):
         done = [request for request in self.running if request.finished]
         self.running = [request for request in self.running if not request.finished]
         for request in done:
@@ -240,7 +241,7 @@ class Engine:
         return done
 
     @contextlib.contextmanager
-    def _faults(self, bucket: int):
+    def _faults(self, bucket):
         try:
             yield
         except (cpu.KernelFault, RuntimeError) as error:
@@ -248,7 +249,7 @@ class Engine:
 
     # ------------------------------------------------------------ prefill: plain torch, and the store kernel
 
-    def _prefill(self, request: Request) -> None:
+    def _prefill(self, request):
         n, device = len(request.prompt), self.device
         tokens = torch.tensor([request.prompt], device=device)
         positions = torch.arange(n, device=device).unsqueeze(0)
@@ -272,14 +273,14 @@ class Engine:
         request.drafts = drafts[0].tolist()
         request.had_nan = bool(logits.isnan().any())
 
-    def _table_row(self, request: Request, reach: int) -> list[int]:
+    def _table_row(self, request, reach):
         """The pages of a request's first `reach` tokens. Others are set aside for it, but not in use yet."""
         used = request.pages[: -(-reach // self.capacity.page_size)]
         return used + [0] * (self.table_pages - len(used))
 
     # ------------------------------------------------------------ one decode step
 
-    def _decode(self) -> None:
+    def _decode(self):
         bucket = min(bucket for bucket in self._buckets if bucket >= len(self.running))
         started = time.perf_counter()
         with self._faults(bucket):
@@ -300,7 +301,7 @@ class Engine:
         with_nan = frozenset(number for number, row in zip(numbers, outputs, strict=True) if row[-2])
         self.steps.append(Step(numbers, bucket, tuple(gained), with_nan, bool(outputs[0][-1]), seconds))
 
-    def _fill(self, bucket: int) -> None:
+    def _fill(self, bucket):
         """Write the live rows of the static buffers; of the padding rows, just the length and the slots."""
         rows = []
         for request in self.running:
@@ -315,7 +316,7 @@ class Engine:
         seq_lens.fill_(PADDING_LENGTH)
         slots.zero_()
 
-    def _step(self, bucket: int) -> None:
+    def _step(self, bucket):
         """The recorded part: from the first `bucket` rows of the inputs to those of the outputs, nothing else."""
         seq_lens, tokens, slots, table = self._inputs[:bucket].split(self._columns, dim=1)
         tokens, table = tokens.long(), table.contiguous()
@@ -335,7 +336,7 @@ class Engine:
         slot_0 = self.pool.slot_0_is_nan().expand(bucket, 1)
         self._outputs[:bucket] = torch.cat([said, accepted, drafts, nan, slot_0], dim=1).int()
 
-    def _draft_on(self, hidden: Tensor, lengths: Tensor, slots: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    def _draft_on(self, hidden, lengths, slots, table):
         """Drafts [B, D] from the drafting head's newest hidden states [B, 1, width], and the last of these states.
 
         lengths [B, 1]: tokens up to that state; slots [B, D]: the state's, and of the tokens after it.
@@ -347,10 +348,10 @@ class Engine:
             drafts.append(self.model.logits(hidden).argmax(dim=-1))
         return torch.cat(drafts, dim=1), hidden
 
-    def _attention(self, lengths: Tensor, slots: Tensor, table: Tensor) -> PagedAttention:
+    def _attention(self, lengths, slots, table):
         return PagedAttention(self.pool, self.sizes, self.variant, lengths, slots, table)
 
-    def _record(self, bucket: int, recorded: bool):
+    def _record(self, bucket, recorded):
         """A function that runs the step for `bucket` requests: the replay of a CUDA graph, or the step itself."""
         if not recorded or self.device.type == "cpu":
             return lambda: self._step(bucket)

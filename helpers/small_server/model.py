@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from safetensors.torch import load_file
@@ -59,10 +60,23 @@ def index_scores(q: Tensor, weight: Tensor, k: Tensor) -> Tensor:
     return torch.einsum("bthl,bth->btl", torch.einsum("bthd,bld->bthl", q, k).relu(), weight)
 
 
+class Attention(Protocol):
+    """How layers attend: DenseAttention within whole sequences, PagedAttention (cache.py) within a server's pages."""
+
+    def window(self, number: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attention of layer `number` to the last tokens: like q [B, T, heads, head_dim]; k, v [B, T, head_dim]."""
+
+    def sparse(self, number: int, q: Tensor, row: Tensor, index: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        """Attention of layer `number` to chosen tokens: like q [B, T, heads, latent]; row [B, T, latent] is k and v.
+
+        index: what `index_scores` chooses by, (q, weight, k), here with k [B, T, dim].
+        """
+
+
 class Layer(nn.Module):
     """Attention of one kind, then a gated MLP; each adds to its input."""
 
-    def __init__(self, sizes: Sizes, number: int, kind: str) -> None:
+    def __init__(self, sizes, number, kind):
         super().__init__()
         self.sizes, self.number, self.kind = sizes, number, kind
         if kind == "window":
@@ -83,19 +97,22 @@ class Layer(nn.Module):
         self.up = nn.Linear(sizes.width, 2 * sizes.hidden, bias=False)
         self.down = nn.Linear(sizes.hidden, sizes.width, bias=False)
 
-    def forward(self, x: Tensor, positions: Tensor, attention) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor, attention: Attention) -> Tensor:
+        """x [B, T, width] at positions [B, T] -> the same shape."""
         attend = self.attend_window if self.kind == "window" else self.attend_sparse
         x = x + self.out(attend(norm(x), positions, attention).flatten(-2))
         gate, value = self.up(norm(x)).chunk(2, dim=-1)
         return x + self.down(silu(gate) * value)
 
-    def attend_window(self, x: Tensor, positions: Tensor, attention) -> Tensor:
+    def attend_window(self, x: Tensor, positions: Tensor, attention: Attention) -> Tensor:
+        """The heads' outputs, [B, T, heads, head_dim], of a layer that looks at a window of tokens."""
         q, k, v = self.project(x).split(self.shares, dim=-1)
         q = rotate(q.unflatten(-1, (self.sizes.heads, -1)), positions)
         k = rotate(k.unsqueeze(-2), positions).squeeze(-2)
         return attention.window(self.number, q, k, v)
 
-    def attend_sparse(self, x: Tensor, positions: Tensor, attention) -> Tensor:
+    def attend_sparse(self, x: Tensor, positions: Tensor, attention: Attention) -> Tensor:
+        """The heads' outputs, [B, T, heads, latent], of a layer that looks at the tokens its indexer chooses."""
         q, row = self.project(x).split(self.shares, dim=-1)
         # The indexer learns from the attention, and the attention not from the indexer.
         index_q, index_k, weight = self.index(x.detach()).split(self.index_shares, dim=-1)
@@ -115,13 +132,14 @@ class Model(nn.Module):
         self.draft_layer = Layer(sizes, sizes.draft_layer, "window")
         self.head = nn.Linear(sizes.width, sizes.vocab, bias=False)
 
-    def forward(self, tokens: Tensor, positions: Tensor, attention) -> Tensor:
+    def forward(self, tokens: Tensor, positions: Tensor, attention: Attention) -> Tensor:
+        """Hidden states [B, T, width] of tokens int64 [B, T] at positions [B, T]."""
         x = self.embed(tokens)
         for layer in self.layers:
             x = layer(x, positions, attention)
         return x
 
-    def draft(self, hidden: Tensor, next_tokens: Tensor, positions: Tensor, attention) -> Tensor:
+    def draft(self, hidden: Tensor, next_tokens: Tensor, positions: Tensor, attention: Attention) -> Tensor:
         """Hidden states from which `logits` gives the token after `next_tokens`; they can be drafted from again.
 
         hidden [B, T, width]: of the model, or of a draft before. next_tokens [B, T]: the token that follows each.
@@ -130,10 +148,12 @@ class Model(nn.Module):
         return self.draft_layer(joined, positions, attention)
 
     def logits(self, hidden: Tensor) -> Tensor:
+        """[B, T, vocab] of hidden states [B, T, width]."""
         return self.head(norm(hidden))
 
 
 def norm(x: Tensor) -> Tensor:
+    """RMS norm over the last dimension, without weights; like x."""
     return rms_norm(x, x.shape[-1:], eps=1e-6)
 
 
@@ -148,13 +168,14 @@ class DenseAttention:
     lifts [] for each sparse layer: the mean score.
     """
 
-    def __init__(self, sizes: Sizes, choose=None) -> None:
+    def __init__(self, sizes, choose=None):
         self.sizes, self.choose = sizes, choose
         self.kept: dict[int, tuple[Tensor, Tensor]] = {}
         self.index_losses: list[Tensor] = []
         self.lifts: list[Tensor] = []
 
     def window(self, number: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """See `Attention.window`."""
         self.kept[number] = (k, v)
         age = self._age(q)
         mask = (age >= 0) & (age < self.sizes.window)
@@ -162,6 +183,7 @@ class DenseAttention:
         return scaled_dot_product_attention(q.transpose(1, 2), k, v, attn_mask=mask).transpose(1, 2)
 
     def sparse(self, number: int, q: Tensor, row: Tensor, index: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        """See `Attention.sparse`."""
         index_q, weight, index_k = index
         self.kept[number] = (row, index_k)
         future = self._age(q) < 0
@@ -177,7 +199,7 @@ class DenseAttention:
         return torch.einsum("bhts,bsd->bthd", probabilities, row)
 
     @staticmethod
-    def _age(q: Tensor) -> Tensor:
+    def _age(q):
         """[T, T]: how many tokens before the query a key lies."""
         at = torch.arange(q.shape[1], device=q.device)
         return at.unsqueeze(1) - at

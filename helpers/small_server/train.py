@@ -11,6 +11,7 @@ import json
 import platform
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -39,7 +40,7 @@ def batch(size: int, length: int, rng: random.Random) -> tuple[Tensor, Tensor]:
     return torch.tensor(sequences), torch.tensor(starts)
 
 
-def choose_topk(topk: int, generator: torch.Generator):
+def choose_topk(topk: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
     """A `choose` for DenseAttention: the topk largest scores, equals in any order, as a server breaks ties."""
 
     def choose(scores: Tensor) -> Tensor:
@@ -70,12 +71,12 @@ def losses(model: Model, tokens: Tensor, starts: Tensor, attention: DenseAttenti
     return found
 
 
-def _loss(model: Model, hidden: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+def _loss(model, hidden, targets, mask):
     return cross_entropy(model.logits(hidden[mask]), targets[mask])
 
 
 @torch.no_grad()
-def accuracy(model: Model, tokens: Tensor, starts: Tensor, choose) -> float:
+def accuracy(model: Model, tokens: Tensor, starts: Tensor, choose: Callable[[Tensor], Tensor] | None) -> float:
     """The share of right next tokens in the answers of one batch."""
     positions = torch.arange(tokens.shape[1] - 1, device=tokens.device).expand_as(tokens[:, 1:])
     logits = model.logits(model(tokens[:, :-1], positions, DenseAttention(model.sizes, choose)))
@@ -140,6 +141,7 @@ def train(steps: int, size: int, seed: int, device: str) -> tuple[Model, list[di
 
 
 def main() -> None:
+    """Train a model and write its weights and the log of its training into the folder of --output."""
     parser = argparse.ArgumentParser(prog="python -m helpers.small_server.train", description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=WEIGHTS.parent)

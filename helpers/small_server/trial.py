@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -74,7 +74,7 @@ def trial(variant: Variant, arrivals: Sequence[Arrival], concurrencies: Sequence
 
 
 @torch.no_grad()
-def dense_logits(model: Model, tokens: Sequence[int], choose=None) -> Tensor:
+def dense_logits(model: Model, tokens: Sequence[int], choose: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """Logits [tokens, vocabulary] of one sequence in one pass; `choose` as in DenseAttention."""
     where = model.embed.weight.device
     ids = torch.tensor([tokens], device=where)
@@ -98,13 +98,13 @@ def reference(model: Model, problems: Sequence[Problem]) -> list[list[int]]:
     return answers
 
 
-def _said(model: Model, asked: Problem, answer: Sequence[int], choose=None) -> list[int]:
+def _said(model, asked, answer, choose=None):
     """The model's token at each place of an answer, given all before it."""
     logits = dense_logits(model, [*asked.prompt, *answer], choose)
     return logits.argmax(dim=-1)[len(asked.prompt) - 1 : -1].tolist()
 
 
-def right_tokens(model: Model, problems: Sequence[Problem], choose=None) -> float:
+def right_tokens(model: Model, problems: Sequence[Problem], choose: Callable[[Tensor], Tensor] | None = None) -> float:
     """The share of right tokens in the answers, each given all before it; `choose` as in DenseAttention."""
     answers = [asked.answer for asked in problems]
     said = [_said(model, asked, asked.answer, choose) for asked in problems]

@@ -31,16 +31,17 @@ class Canary:
     lines: tuple
 
     @property
-    def name(self):
+    def name(self) -> str:
+        """Its file's name without the ending."""
         return self.path.stem
 
     @property
-    def mode(self):
+    def mode(self) -> str:
         """The mode to run it in."""
         return self.tool if self.tool in cpu.MODES else "fast"
 
 
-def read_canary(path):
+def read_canary(path: str | Path) -> Canary:
     """The Canary in a file; its head comment says what it is, and `// HERE` marks the lines."""
     text = Path(path).read_text()
     defect = re.search(r"^// defect: (.*)$", text, re.MULTILINE)[1]
@@ -49,11 +50,13 @@ def read_canary(path):
     return Canary(Path(path), defect, tool, kind, lines)
 
 
-def all_canaries():
+def all_canaries() -> list[Canary]:
+    """Those of tests/canaries, by name."""
     return [read_canary(path) for path in sorted(FOLDER.glob("*.cu"))]
 
 
-def release(canary, mode=None, order="forward", seed=0, fixed=False):
+def release(canary: Canary, mode: str | None = None, order: str = "forward", seed: int = 0,
+            fixed: bool = False) -> tuple[torch.Tensor, Exception | None]:  # fmt: skip
     """Launch a canary on the CPU, in its own mode or another one.
 
     Returns (output, fault): int32 [64], and the exception that it raised or None.

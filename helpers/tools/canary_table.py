@@ -36,7 +36,7 @@ class Answer:
     says: str = ""
 
 
-def all_in_one():
+def all_in_one() -> str:
     """The text of one source that holds every canary as a kernel of its own name; lines and files stay theirs."""
     parts = [
         f'#line 1 "{canary.path}"\n' + canary.path.read_text().replace(" canary(", f" {canary.name}(")
@@ -59,7 +59,7 @@ def _launch(canary, where):
     launch(kernel, 1, THREADS, (source, output, length))
 
 
-def release_on_gpu(name):
+def release_on_gpu(name: str) -> None:
     """What a child process runs under compute-sanitizer."""
     _launch(next(canary for canary in all_canaries() if canary.name == name), "cuda")
     torch.cuda.synchronize()
@@ -81,7 +81,7 @@ def _answer_on_cpu(canary, mode):
     return Answer("silent")
 
 
-def on_cpu():
+def on_cpu() -> dict[tuple[str, str], Answer]:
     """{(defect, tool): Answer} of the tools of the CPU build; "absent" where a mode's compiler is missing."""
     missing = cpu.missing_modes()
     answers = {}
@@ -113,7 +113,7 @@ def _answer_on_gpu(job):
     return Answer("silent") if ended else Answer("absent", (tidy(output).splitlines() or ["no output"])[-1][:200])
 
 
-def run_gpu_tools(folder=TRANSCRIPTS):
+def run_gpu_tools(folder: Path = TRANSCRIPTS) -> None:
     """Run each canary under each of compute-sanitizer's tools, several at a time, and store the answers."""
     if not find_tool("compute-sanitizer"):
         print("canaries: compute-sanitizer is not on this machine")
@@ -131,13 +131,13 @@ def run_gpu_tools(folder=TRANSCRIPTS):
     (folder / "canaries.json").write_text(json.dumps({**head, "answers": rows}, indent=1) + "\n")
 
 
-def stored_answers(folder=None):
+def stored_answers(folder: Path | None = None) -> dict | None:
     """What `run_gpu_tools` stored, a dict, or None."""
     path = (folder or TRANSCRIPTS) / "canaries.json"
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def on_gpu():
+def on_gpu() -> tuple[dict[tuple[str, str], Answer], str]:
     """({(defect, tool): Answer}, where they come from) of compute-sanitizer's tools: as stored; run again on a GPU
     if the kernels have changed since; else all "absent"."""
     stored = stored_answers()

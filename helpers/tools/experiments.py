@@ -8,6 +8,7 @@ import functools
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from helpers.kernel import device
 from helpers.machine import find_tool
 
 from .canary_table import run_gpu_tools
-from .runs import NO_POOL, SANITIZER_OPTIONS, absent, device_name, load, run_limited, run_tool, store
+from .runs import NO_POOL, SANITIZER_OPTIONS, ToolRun, absent, device_name, load, run_limited, run_tool, store
 
 LIMIT = 60  # seconds for one experiment
 
@@ -47,7 +48,7 @@ EXPERIMENTS = {
 }
 
 
-def missing(name):
+def missing(name: str) -> str | None:
     """Why an experiment can't run here, or None."""
     experiment = EXPERIMENTS[name]
     executable = {"coredump": "cuda-gdb", "gdb": "gdb", "": ""}.get(experiment.tool, "compute-sanitizer")
@@ -67,7 +68,7 @@ def _help():
     return done.stdout + done.stderr
 
 
-def see(name):
+def see(name: str) -> ToolRun:
     """The ToolRun of an experiment: live where its tool is, else from the transcripts, else one that says why not."""
     reason = missing(name)
     if not reason:
@@ -99,7 +100,12 @@ def run(name):
     return run_tool(name, "", case, shown, environment, LIMIT, experiment.where)
 
 
-def run_sanitizer(name, tool, options, program, shown, limit):
+def run_sanitizer(name: str, tool: str, options: Sequence[str], program: Sequence[str], shown: str,
+                  limit: float) -> ToolRun:  # fmt: skip
+    """Run a program under one of compute-sanitizer's tools and return its ToolRun.
+
+    options: of the tool. shown: the program as a reader would type it. limit: in seconds.
+    """
     options = ("--tool", tool, *options)
     command = [find_tool("compute-sanitizer"), *options, *SANITIZER_OPTIONS, *program]
     typed = f"compute-sanitizer {' '.join(options)} {shown}"
@@ -130,7 +136,7 @@ def _run_gdb(name, case, shown):
     return run_tool(name, "gdb", command, f"gdb -ex run -ex backtrace ... --args {shown}", environment, LIMIT, "cpu")
 
 
-def record(folder):
+def record(folder: Path) -> int:
     """Run every experiment and every canary under every tool on this GPU and store what they say. Returns how many
     experiments gave evidence."""
     wanted = [name for name in EXPERIMENTS if EXPERIMENTS[name].where == "cuda"]

@@ -2,11 +2,13 @@
 
 import struct
 
+from helpers.kernel import Cubin
+
 _RESERVED_SHARED = 1024
 _REGISTER_COUNT = 0x2F  # the attribute of section .nv.info that holds (symbol, registers)
 
 
-def registers(cubin):
+def registers(cubin: Cubin) -> dict[str, int]:
     """Registers a thread, by the lowered name of each kernel in a helpers.kernel.Cubin."""
     data = cubin.cubin
     sections = _sections(data)
@@ -24,7 +26,7 @@ def registers(cubin):
     return found
 
 
-def static_shared(cubin):
+def static_shared(cubin: Cubin) -> dict[str, int]:
     """Bytes of shared memory that a block of each kernel declares, by its lowered name in a helpers.kernel.Cubin."""
     # From sm_90 on the section begins with what the system keeps for itself, which no limit counts.
     reserved = _RESERVED_SHARED if int(cubin.arch.removeprefix("sm_")) >= 90 else 0

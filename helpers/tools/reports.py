@@ -31,13 +31,13 @@ class Finding:
         return self.kind + where + (f", at {self.instruction}" if self.instruction else "")
 
 
-def bare_name(signature):
+def bare_name(signature: str) -> str:
     """"topk_transform" of "void topk_transform<(Overflow)0, 1024, 12>(const float *, ...)"."""
     found = re.search(r"([A-Za-z_]\w*)\s*(?:[<(]|$)", re.sub(r"^(?:void|inline|static)\s+", "", signature.strip()))
     return found[1] if found else ""
 
 
-def sanitizer_findings(text):
+def sanitizer_findings(text: str) -> list[Finding]:
     """Findings of a compute-sanitizer report, in its order; messages about API calls and the program are left out."""
     findings, lines = [], []
     for line in [*(line[9:] for line in text.splitlines() if line.startswith("=========")), " x"]:
@@ -72,13 +72,13 @@ def _sanitizer_finding(lines):
     ]  # fmt: skip
 
 
-def sanitizer_count(text):
+def sanitizer_count(text: str) -> int | None:
     """How many errors or hazards a compute-sanitizer run counts in its last line; None if it never got there."""
     counts = [int(errors or hazards) for errors, hazards in _SUMMARY.findall(text)]
     return counts[-1] if counts else None
 
 
-def coredump_findings(text):
+def coredump_findings(text: str) -> list[Finding]:
     """[Finding] of a GPU coredump that cuda-gdb opened, or []."""
     exception = re.search(r"CUDA Exception: (.+)", text)
     if not exception:
@@ -97,7 +97,7 @@ def coredump_findings(text):
     ]  # fmt: skip
 
 
-def gdb_findings(text):
+def gdb_findings(text: str) -> list[Finding]:
     """[Finding] of a host program that gdb stopped inside a CUDA thread of the CPU build, or []."""
     signal = re.search(r"received signal (\w+)", text)
     frame = re.search(r"^#0\s+(?:0x[0-9a-f]+ in )?(.+?) \(.*?\) at (\S+):(\d+)", text, re.MULTILINE)
@@ -113,6 +113,6 @@ def gdb_findings(text):
     ]  # fmt: skip
 
 
-def printed_rows(text):
+def printed_rows(text: str) -> list[tuple[int, int]]:
     """[(above, in_bin)] of the lines that `report_rows` printed."""
     return [(int(a), int(b)) for a, b in re.findall(r"^row \d+: above (\d+), in bin (\d+)$", text, re.MULTILINE)]

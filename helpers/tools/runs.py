@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from helpers.kernel import KERNELS
 from helpers.machine import ROOT, driver_version
 from helpers.processes import run_supervised
 
-from .reports import coredump_findings, gdb_findings, sanitizer_count, sanitizer_findings
+from .reports import Finding, coredump_findings, gdb_findings, sanitizer_count, sanitizer_findings
 
 TRANSCRIPTS = Path(__file__).resolve().parent / "transcripts"
 # Compute-sanitizer needs a program without a memory pool: in one big allocation nobody sees where an array ends.
@@ -55,32 +56,33 @@ class ToolRun:
         return self.status != "absent"
 
     @property
-    def fresh(self):
+    def fresh(self) -> bool:
         """Whether there is evidence, and made from the kernels and cases as they are now."""
         return bool(self) and self.code == code_hash()
 
     @property
-    def findings(self):
+    def findings(self) -> list[Finding]:
         """List of Finding, empty if the tool is silent."""
         return _READERS[self.tool](self.text) if self and self.tool else []
 
     @property
-    def count(self):
+    def count(self) -> int | None:
         """Errors or hazards that compute-sanitizer counts; None if it never got there."""
         return sanitizer_count(self.text)
 
-    def code_of(self, finding):
+    def code_of(self, finding: Finding) -> list[str]:
         """The source lines that a finding names, as they were when the tool ran."""
         return [self.sources.get(f"{finding.file}:{line}", "") for line in finding.lines]
 
     @property
-    def heading(self):
+    def heading(self) -> str:
+        """Where and when it ran and the command, or that it did not run and why."""
         if not self:
             return f"[not run] {self.name}: {self.text}"
         where = f"stored, {self.date}, {self.device}" if self.stored else f"live, {self.device}"
         return f"[{where}] $ {self.command}"
 
-    def show(self, most_lines=16, containing=""):
+    def show(self, most_lines: int = 16, containing: str = "") -> None:
         """Print the heading and the text, cut after so many lines. containing: only lines in which this occurs."""
         lines = [line for line in self.text.splitlines() if containing in line] if self else []
         print(self.heading)
@@ -91,7 +93,7 @@ class ToolRun:
 
 
 @functools.cache
-def device_name(where):
+def device_name(where: str) -> str:
     """The GPU with its CUDA and driver for "cuda", "CPU" for "cpu"."""
     if where == "cpu":
         return "CPU"
@@ -99,7 +101,7 @@ def device_name(where):
 
 
 @functools.cache
-def code_hash():
+def code_hash() -> str:
     """SHA-256 over the cases, the kernels they run, and the canaries: a transcript made from others is stale."""
     digest = hashlib.sha256()
     kernels = [KERNELS / name for name in ("topk_transform.cu", "sparse_attention.cu", "leave_in_shared.cu")]
@@ -109,7 +111,7 @@ def code_hash():
     return digest.hexdigest()
 
 
-def run_limited(command, environment, limit):
+def run_limited(command: Sequence[str], environment: Mapping[str, str], limit: float) -> tuple[str, str, float]:
     """(status, output, seconds) of a command. Past `limit` seconds it is killed with all that it started."""
     ended = run_supervised(
         command, limit, env=os.environ | environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -118,7 +120,7 @@ def run_limited(command, environment, limit):
     return "timed out" if ended.status is None else "finished", ended.stdout, ended.seconds
 
 
-def tidy(text):
+def tidy(text: str) -> str:
     """The text without this machine's paths, frames of Python and empty report lines."""
     for folder, name in ((f"{ROOT}/", ""), (f"{sys.prefix}/", ""), (f"{Path.home()}/", "~/")):
         text = text.replace(folder, name) if len(folder) > 2 else text
@@ -127,7 +129,8 @@ def tidy(text):
     return "\n".join(line.rstrip() for line in text.splitlines() if line.strip() and not re.match(noise, line))
 
 
-def run_tool(name, tool, command, shown, environment, limit, where="cuda"):
+def run_tool(name: str, tool: str, command: Sequence[str], shown: str, environment: Mapping[str, str], limit: float,
+             where: str = "cuda") -> ToolRun:  # fmt: skip
     """Run a command and return its ToolRun. shown: the command as a reader would type it. where: "cuda" or "cpu"."""
     status, output, seconds = run_limited(command, environment, limit)
     text = tidy(output) + (f"\nkilled after {limit} s" if status == "timed out" else "")
@@ -137,7 +140,7 @@ def run_tool(name, tool, command, shown, environment, limit, where="cuda"):
     return run
 
 
-def source_line(file, number):
+def source_line(file: str | Path, number: int) -> str:
     """The text of a line in kernels/. A spliced source is called inline.cu; its lines are those of the top-k."""
     path = KERNELS / Path(file).name.replace("inline.cu", "topk_transform.cu")
     lines = path.read_text().splitlines() if path.is_file() else []
@@ -149,7 +152,7 @@ def _sources(findings):
     return {f"{file}:{number}": source_line(file, number) for file, number in places}
 
 
-def under(mode, case):
+def under(mode: str, case: Callable[[str], object]) -> cpu.KernelFault | None:
     """Run a case on the CPU build in a mode and print what that says.
 
     Returns the KernelFault that the case ends in; None if it ends well, or where the mode's compiler is missing.
@@ -171,12 +174,12 @@ def under(mode, case):
     return None
 
 
-def absent(name, reason):
+def absent(name: str, reason: str) -> ToolRun:
     """The ToolRun of an experiment that wasn't run."""
     return ToolRun(name, "", "", "absent", reason, code=code_hash())
 
 
-def store(run, folder):
+def store(run: ToolRun, folder: Path) -> None:
     """Write a ToolRun as folder/NAME.json."""
     folder.mkdir(parents=True, exist_ok=True)
     fields = {key: value for key, value in asdict(run).items() if key != "stored"}
@@ -184,7 +187,7 @@ def store(run, folder):
     (folder / f"{run.name}.json").write_text(json.dumps(fields, indent=1) + "\n")
 
 
-def load(name, folder=TRANSCRIPTS):
+def load(name: str, folder: Path = TRANSCRIPTS) -> ToolRun | None:
     """The stored ToolRun of that name, or None."""
     path = folder / f"{name}.json"
     if not path.exists():

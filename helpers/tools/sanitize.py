@@ -11,7 +11,7 @@ from .canary_table import GPU_TOOLS
 from .experiments import run_sanitizer
 
 
-def sanitize():
+def sanitize() -> int:
     """Every shipped kernel under every tool of this machine. Returns how many tools found something or failed."""
     program = [sys.executable, "-m", "helpers.proof.shipped"]
     if device() == "cpu":
