@@ -198,7 +198,7 @@ def table(found: Sequence[Finding] | None = None) -> str:
     return "\n".join(rows)
 
 
-def main(words):
+def main(words: list[str]) -> int:
     argparse.ArgumentParser(
         prog="python -m helpers.doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     ).parse_args(words)

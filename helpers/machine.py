@@ -25,7 +25,7 @@ def versions() -> dict[str, str]:
 
 
 @functools.cache
-def no_cupy():
+def no_cupy() -> Exception | None:
     """None when CuPy can be imported, else the exception. It makes its cache folder as it is imported."""
     try:
         importlib.import_module("cupy")
@@ -33,7 +33,7 @@ def no_cupy():
         return error
 
 
-def cuda_majors():
+def cuda_majors() -> tuple[int | None, int | None]:
     """CUDA major versions that torch and CuPy were built for; None where there is none."""
     ours = int(torch.version.cuda.split(".")[0]) if torch.version.cuda else None
     if no_cupy():
@@ -58,6 +58,6 @@ def first_line(command: Sequence[str]) -> str:
     return done.stdout.strip().splitlines()[0].strip() if done.stdout.strip() else ""
 
 
-def driver_version():
+def driver_version() -> str:
     """The NVIDIA driver's version, or ""."""
     return first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])

@@ -140,7 +140,7 @@ def test_signatures_are_of_one_style(path):
         ("if True:\n  def f(a) -> int:\n    'Doc.'", ["no hint on a"]),
         ("def _f(a: int, *b: int, c=1) -> int: ...", ["a hint on a", "a hint on b", "a hint on return"]),
         ("class _C:\n  def f(self, a): ...", ["no hint on a", "no hint on return", "no docstring"]),
-        ("class C:\n  def __init__(self, a: int): ...", ["a hint on a"]),
+        ("class C:\n  def __init__(self, a: int): ...", []),
         ("class C:\n  a: int\n  def f(self, a: int) -> int:\n    'Doc.'\n    def g(b): ...", []),
         ("def main(words: list[str]) -> int: ...", []),
         ("def main(words): ...", ["no hint on return", "no hint on words"]),

@@ -22,7 +22,7 @@ _STALE_SECONDS = 3600  # a folder of a build that is older belongs to nobody any
 _HEX = 32  # digits of each of the two hashes in a file's name
 
 
-def cache_folder():
+def cache_folder() -> Path:
     """$KERNEL_CACHE, or ~/.cache/cuda-bug-lessons, as an absolute Path. Raises CacheError where there is no home."""
     folder = os.environ.get("KERNEL_CACHE")
     try:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +43,8 @@ class Toolchain:
     link_runtime: tuple
 
 
-def run(command, seconds, text=None, cwd=None, env=None):
+def run(command: Sequence[str], seconds: float, text: str | None = None, cwd: Path | str | None = None,
+        env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess:  # fmt: skip
     """Run a command that may hang: subprocess.CompletedProcess, its output as str. text: its input.
 
     Raises OSError when it can't start, and subprocess.TimeoutExpired. Whatever ends the wait ends the command's own

@@ -15,7 +15,7 @@ _LOCAL_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"[^\n]*$', re.M
 _KERNEL = re.compile(r"__global__\s+(?:void\s+)?(?:__launch_bounds__\s*\([^)]*\)\s*)?(?:void\s+)?(\w+)\s*\(")
 
 
-def quoted(text):
+def quoted(text: str | Path) -> str:
     """A string as C++ and its preprocessor read it, such as the path in a #line."""
     return '"' + str(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 

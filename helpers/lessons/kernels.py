@@ -31,7 +31,8 @@ class SocketKernelManager(AsyncKernelManager):
         self._remove_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return str(Path(folder) / "kernel.json")
 
-    def cleanup_connection_file(self):
+    def cleanup_connection_file(self) -> None:
+        """The folder goes with the file."""
         super().cleanup_connection_file()
         self._remove_folder()
 

@@ -4,7 +4,7 @@ Each raises `TypeError` or `ValueError` with the argument's name, what it was, a
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -91,7 +91,7 @@ def require_bool(name: str, value: object) -> None:
         raise TypeError(f"{name} is {value!r}; it should be True or False")
 
 
-def require_apart(outputs, inputs):
+def require_apart(outputs: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]) -> None:
     """Demand that no output [rows, columns] shares memory with itself, another output, or an input (name -> tensor),
     which has rows too or is one.
 

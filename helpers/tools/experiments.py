@@ -84,7 +84,7 @@ def _run_once(name):
     return run(name)
 
 
-def run(name):
+def run(name: str) -> ToolRun:
     """Run an experiment here and return its ToolRun."""
     experiment = EXPERIMENTS[name]
     case = [sys.executable, "-m", "helpers.tools", "case", experiment.case]
