@@ -13,7 +13,7 @@ lab: compiler install
 	cd notebooks && ../$(BIN)/jupyter lab --allow-root
 
 test: compiler install
-	$(BIN)/python -m pytest --nbmake --nbmake-timeout=180 -n auto --dist loadgroup --durations=10 tests notebooks
+	$(BIN)/python -m pytest --nbmake --nbmake-timeout=180 -n auto --durations=10 tests notebooks
 
 # Times of the kernels on this machine, printed and kept for lesson 32. Only on a GPU are they GPU figures.
 bench: compiler install

@@ -6,10 +6,12 @@ workers do what needs no GPU. All other tests share it.
 """
 
 import fcntl
+import os
 import tempfile
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from helpers.kernel import device
 from helpers.lessons.files import NOTEBOOKS
@@ -44,6 +46,28 @@ def on_cpu(item):
     return item.path.suffix == ".ipynb" and leaves_something(item.path)
 
 
+def _names_file(controller):
+    """Where workers leave the names of the tests that are alone, for the process that has started them."""
+    return Path(tempfile.gettempdir(), f"cuda-bug-lessons.{controller}.alone")
+
+
+class OneWorkerForThoseAlone(LoadScopeScheduling):
+    """Hands the tests that are alone to one worker, as one piece, and all others one by one to whoever is free.
+
+    xdist's own groups would do; but it marks their members in a field that pytest 9.2 no longer reads.
+    """
+
+    def __init__(self, config, log=None):
+        super().__init__(config, log)
+        self._alone = None
+
+    def _split_scope(self, nodeid):
+        if self._alone is None:
+            self._alone = set(_names_file(os.getpid()).read_text().splitlines())
+            _names_file(os.getpid()).unlink()
+        return "alone on the GPU" if nodeid in self._alone else nodeid
+
+
 class Turns:
     """The plugin. Two lock files: whoever comes takes the gate, then the GPU, then opens the gate again; so one who
     waits to be alone lets nobody else in before it."""
@@ -72,14 +96,21 @@ class Turns:
         self._held = NO_GPU
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items):
-        """The tests of one GPU turn as a group of one worker, and first; those that share the GPU last."""
+    def pytest_collection_modifyitems(self, config, items):
+        """Tests that are alone first, those that share the GPU last, so that no worker waits while there is other work.
+
+        In a worker, leave the names of those that are alone for the process that hands out the tests.
+        """
         if device() != "cuda":
             return
-        for item in items:
-            if turn_of(item) == ALONE:
-                item.add_marker(pytest.mark.xdist_group("alone_on_gpu"))
         items.sort(key=lambda item: (ALONE, NO_GPU, SHARED).index(turn_of(item)))
+        if hasattr(config, "workerinput"):
+            alone = [item.nodeid for item in items if turn_of(item) == ALONE]
+            _names_file(os.getppid()).write_text("\n".join(alone))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config, log):
+        return OneWorkerForThoseAlone(config, log) if device() == "cuda" else None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # outside the test's time limit: waiting is not its fault
     def pytest_runtest_protocol(self, item, nextitem):

@@ -59,6 +59,7 @@ def run(command: Sequence[str], seconds: float, text: str | None = None, cwd: Pa
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            process.wait()  # after Ctrl-C Popen itself wouldn't, and would leave a zombie
             raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 

@@ -54,7 +54,7 @@ def test_nbmake_uses_no_port(place, tmp_path):
                    tmp_path / "notebooks" / "90_says.ipynb")  # fmt: skip
     command = [sys.executable, "-m", "pytest", "-q", "--nbmake", "-p", "no:cacheprovider", place]
     cwd = tmp_path if place == "notebooks" else tmp_path / "notebooks"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
+import torch
 
 from helpers.lessons import files, form, memory
 from helpers.lessons.copies import EXECUTED, why_stale
@@ -70,7 +71,7 @@ def test_unsolved_then_solved_in_one_kernel(lesson, device, offline):
     with peak_of_children() as peaks:
         run(both, device=device)
     assert not has_error(both)
-    if device == "cpu":
+    if torch.version.cuda is None:  # with CUDA's libraries loaded, every process takes more
         assert lesson.metadata.memory_mib / 3 < peaks[-1] / memory.MIB <= lesson.metadata.memory_mib
     said = {
         tag: ["".join(output.get("text", "") for output in cell.outputs) for cell in cells if tag in tags(cell)]

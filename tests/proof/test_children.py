@@ -335,7 +335,7 @@ decorated = functools.wraps(add)(lambda a, b: a - b)
         (print, "function is <built-in function print>"),
         (functools.partial(add, 1), "function is functools.partial"),
         (Holder, "function is <class"),
-        (decorated, r"test_experiments\.add is something else"),
+        (decorated, r"test_children\.add is something else"),
         ("add", "function is 'add'"),
     ],
 )
