@@ -6,13 +6,14 @@ import importlib.util
 import os
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from . import cpu
+from . import cpu, nvrtc_check
 from .cpu.faults import CompileError
 from .cpu.source import Source, inline_includes
 
@@ -105,7 +106,19 @@ def _compile_for_gpu(source, name_expressions, defines):
 
 @functools.lru_cache(maxsize=256)
 def _compile_for_cpu(source, name_expressions, defines):
-    return cpu.HostModule(source, name_expressions, defines)
+    """A HostModule of a source that NVRTC accepts too: what runs on a laptop must not die on a workshop's GPU."""
+    with ThreadPoolExecutor(1) as pool:  # NVRTC reads the source while the host compiler does
+        options = _nvrtc_options(defines)
+        answer = pool.submit(nvrtc_check.refusal, source.name, _nvrtc_text(source), name_expressions, options)
+        try:
+            module = cpu.HostModule(source, name_expressions, defines)
+        except CompileError as error:
+            if answer.result() == "":
+                raise CompileError(f"NVRTC compiles this for a GPU, but the CPU build can't:\n{error}") from None
+            raise
+    if answer.result():
+        raise CompileError(f"NVRTC, which compiles this for a GPU, refuses it:\n{answer.result()}")
+    return module
 
 
 def compile_cuda(source_or_path, name_expressions=(), *, defines=None, device=None):
@@ -117,7 +130,8 @@ def compile_cuda(source_or_path, name_expressions=(), *, defines=None, device=No
 
     Returns a cupy.RawModule on a GPU, or a HostModule with the same
     `get_function(name)(grid, block, args, shared_mem=0)`. Repeated calls return the same object.
-    Raises CompileError with the source's own file and lines.
+    Raises CompileError with the source's own file and lines: also for the CPU when NVRTC, where CuPy brings it, would
+    refuse the source for a GPU.
     """
     where = globals()["device"]() if device is None else device
     if where not in ("cpu", "cuda"):

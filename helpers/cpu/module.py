@@ -7,6 +7,8 @@ import torch
 
 from . import child, launch
 from .build import build_kernels
+from .faults import CompileError
+from .refusals import explain
 from .settings import current
 from .source import parameter_names, plain_kernels
 
@@ -36,7 +38,10 @@ class HostModule:
     def library(self, mode):
         """Path of the shared library for a mode; compiled at the first call."""
         if mode not in self._libraries:
-            self._libraries[mode] = build_kernels(self.source, self.name_expressions, self.defines, mode)
+            try:
+                self._libraries[mode] = build_kernels(self.source, self.name_expressions, self.defines, mode)
+            except CompileError as error:
+                raise CompileError(explain(str(error), self.source)) from None
         return self._libraries[mode]
 
     def get_function(self, name):

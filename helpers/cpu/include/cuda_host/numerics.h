@@ -57,10 +57,6 @@ inline float max(float a, float b) { return fmaxf(a, b); }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __saturatef(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }
 inline float __fdividef(float a, float b) { return a / b; }
-inline float __frcp_rn(float x) { return 1.0f / x; }
-inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
 // Macros, because glibc's math.h declares functions of these names.
 #define __expf(x) expf(x)
 #define __exp10f(x) powf(10.0f, x)
