@@ -21,6 +21,8 @@ _COMMON = ("-std=c++17", "-fPIC", "-w")
 # Two builds of one kernel live in one process: neither may see the other's templates and static variables.
 _OWN = "-fvisibility=hidden"
 _REPORTS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls")
+# A large local array touches every page of the stack on its way: it can't jump over the page that guards the end.
+_PROBES = () if sys.platform == "darwin" else ("-fstack-clash-protection",)
 # The program of a child process: kernels find the runtime in it.
 _PROGRAM = ("-rdynamic", "-ldl")
 
@@ -81,6 +83,8 @@ def toolchain(mode):
         if command is None and (command := _zig()):
             # zig's sanitizers are on by default. Its C++ library takes a minute to build, and nothing here needs it.
             flags, link = (*flags, "-fno-sanitize=all"), (*link, "-nostdlib++", "-fno-sanitize=all")
+        else:
+            flags = (*flags, *_PROBES)
         return Toolchain(command, _version(command), (*flags, _OWN), link, flags, link) if command else _GXX
     if mode == "msan":
         command = _clang()
@@ -103,7 +107,7 @@ def toolchain(mode):
     if not _works(command, sanitize):
         return f"a working {sanitize} of {command[0]}: apt-get install g++ (it brings libasan, libubsan and libtsan)"
     # The runtime itself isn't instrumented: it works beneath the sanitizer and tells it what to know.
-    kernel = (*_COMMON, *_REPORTS, _OWN, sanitize, "-fno-sanitize-recover=all")
+    kernel = (*_COMMON, *_PROBES, *_REPORTS, _OWN, sanitize, "-fno-sanitize-recover=all")
     runtime = (*_COMMON, "-O2", "-g1", define)
     return Toolchain(command, _version(command), kernel, ("-shared", sanitize), runtime, (sanitize, *_PROGRAM))
 

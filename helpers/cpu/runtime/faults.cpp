@@ -8,6 +8,7 @@
 #include <ucontext.h>
 #endif
 
+#include "fiber.h"
 #include "runtime.h"
 
 namespace cuda_host {
@@ -42,9 +43,17 @@ unsigned long long instruction(const void* context) {
 }
 
 void on_signal(int signal, siginfo_t* info, void* context) {
-    char text[64] = "";
-    if (signal == SIGSEGV || signal == SIGBUS) snprintf(text, sizeof text, "access to address %p", info->si_addr);
-    note_fault(kind_of(signal), text, {nullptr, 0});
+    char text[160] = "";
+    const char* kind = kind_of(signal);
+    if (signal == SIGSEGV || signal == SIGBUS) {
+        snprintf(text, sizeof text, "access to address %p", info->si_addr);
+        if (is_below_a_stack(info->si_addr)) {
+            kind = "stack overflow";
+            snprintf(text, sizeof text, "the thread's %zu KiB are full: too deep a recursion, or too large local arrays "
+                     "(a GPU gives a thread 512 KiB)", kStackBytes / 1024);
+        }
+    }
+    note_fault(kind, text, {nullptr, 0});
     launch->fault.address = reinterpret_cast<unsigned long long>(info->si_addr);
     launch->fault.pc = instruction(context);
     siglongjmp(before_launch, 1);

@@ -11,6 +11,9 @@ extern Launch* launch;  // the one that runs now
 // Writes down what went wrong and where the current thread stands. The first fault of a launch is kept.
 void note_fault(const char* kind, const char* text, Where where);
 
+// Whether an address is in the guard page where a thread's stack ends.
+bool is_below_a_stack(const void* address);
+
 void begin_shared(bool redzones);  // before the first block
 void begin_block_shared();
 void end_block_shared();

@@ -63,6 +63,8 @@ Thread* current;
 unsigned current_warp;
 Fiber main_fiber;
 Fiber* free_fibers;
+constexpr size_t kFiberSets = tell::kFiberIsThread ? 2 : 1, kGuardBytes = 16 * 1024, kFiberStep = kStackBytes + kGuardBytes;
+char* fiber_memory;  // for each fiber a guard page, then its stack
 Invoke kernel;
 void** arguments;
 unsigned long long random_state;
@@ -122,22 +124,21 @@ void give_fiber(Fiber* fiber) {
 // ThreadSanitizer needs a fiber for each thread, and other ones in the next block: between neighbouring
 // blocks nothing is ordered. So it gets two sets.
 void prepare_fibers() {
-    constexpr size_t kSets = tell::kFiberIsThread ? 2 : 1, kPage = 16 * 1024, kStep = kStackBytes + kPage;
     static Fiber* fibers;
     if (!fibers) {
-        fibers = static_cast<Fiber*>(calloc(kSets * kMaxThreads, sizeof(Fiber)));
-        char* memory = static_cast<char*>(mmap(nullptr, kSets * kMaxThreads * kStep, PROT_READ | PROT_WRITE,
+        fibers = static_cast<Fiber*>(calloc(kFiberSets * kMaxThreads, sizeof(Fiber)));
+        fiber_memory = static_cast<char*>(mmap(nullptr, kFiberSets * kMaxThreads * kFiberStep, PROT_READ | PROT_WRITE,
                                                MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0));
-        if (!fibers || memory == MAP_FAILED) abort();
-        for (size_t i = 0; i < kSets * kMaxThreads; ++i) {
-            mprotect(memory + i * kStep, kPage, PROT_NONE);
-            fibers[i].stack = memory + i * kStep + kPage;
+        if (!fibers || fiber_memory == MAP_FAILED) abort();
+        for (size_t i = 0; i < kFiberSets * kMaxThreads; ++i) {
+            mprotect(fiber_memory + i * kFiberStep, kGuardBytes, PROT_NONE);
+            fibers[i].stack = fiber_memory + i * kFiberStep + kGuardBytes;
             fibers[i].stack_bytes = kStackBytes;
         }
         main_fiber.tsan = tell::this_fiber();
     }
     static size_t set;
-    set = (set + 1) % kSets;
+    set = (set + 1) % kFiberSets;
     free_fibers = nullptr;
     for (size_t i = kMaxThreads; i-- > 0;) give_fiber(&fibers[set * kMaxThreads + i]);
     if (tell::kFiberIsThread)
@@ -341,6 +342,11 @@ void run_block(unsigned long long block) {
 unsigned long long gcd(unsigned long long a, unsigned long long b) { return b ? gcd(b, a % b) : a; }
 
 }  // namespace
+
+bool is_below_a_stack(const void* address) {
+    size_t offset = static_cast<size_t>(static_cast<const char*>(address) - fiber_memory);
+    return fiber_memory && offset < kFiberSets * kMaxThreads * kFiberStep && offset % kFiberStep < kGuardBytes;
+}
 
 void note_fault(const char* kind, const char* text, Where where) {
     Fault& fault = launch->fault;
