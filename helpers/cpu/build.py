@@ -74,6 +74,7 @@ def build_kernels(source, name_expressions, defines, mode):
 def build_runtime(mode):
     """Path of the runtime of a mode: a shared library for "fast", else the program that child processes run."""
     tools = _tools(mode)
-    files = ("scheduler.cpp", "shared.cpp", "faults.cpp" if mode == "fast" else "runner.cpp")
-    text = "".join(f'#include "{RUNTIME / name}"\n' for name in files)
+    files = ["fibers", "scheduler", "waiting", "spinning", "tick", "order", "shared"]
+    files.append("faults" if mode == "fast" else "runner")
+    text = "".join(f'#include "{RUNTIME / name}.cpp"\n' for name in files)
     return _built(tools, text, tools.runtime, tools.link_runtime, ".so" if mode == "fast" else "")

@@ -107,7 +107,8 @@ def toolchain(mode):
     if not _works(command, sanitize):
         return f"a working {sanitize} of {command[0]}: apt-get install g++ (it brings libasan, libubsan and libtsan)"
     # The runtime itself isn't instrumented: it works beneath the sanitizer and tells it what to know.
-    kernel = (*_COMMON, *_PROBES, *_REPORTS, _OWN, sanitize, "-fno-sanitize-recover=all")
+    extra = "-fsanitize=float-cast-overflow" if mode == "checked" else "--param=tsan-distinguish-volatile=1"
+    kernel = (*_COMMON, *_PROBES, *_REPORTS, _OWN, sanitize, extra, "-fno-sanitize-recover=all")
     runtime = (*_COMMON, "-O2", "-g1", define)
     return Toolchain(command, _version(command), kernel, ("-shared", sanitize), runtime, (sanitize, *_PROGRAM))
 

@@ -9,6 +9,7 @@ import subprocess
 import threading
 
 from .build import build_runtime
+from .compilers import INCLUDE
 from .faults import KernelFault
 from .settings import ORDERS, current, shared_is_kept
 
@@ -39,6 +40,7 @@ class Fault(ctypes.Structure):
         ("block", Dim),
         ("thread", Dim),
         ("address", ctypes.c_ulonglong),
+        ("library", ctypes.c_char * 512),
         ("pc", ctypes.c_ulonglong),
     ]
 
@@ -86,6 +88,7 @@ def begin(grid, block, shared_bytes):
     _launch.fault.kind = b""
     _launch.fault.text = b""
     _launch.fault.file = b""
+    _launch.fault.library = b""
     _launch.fault.line = _launch.fault.address = _launch.fault.pc = 0
     return _launch
 
@@ -123,11 +126,14 @@ def run(path, name, grid, block, shared_bytes, arguments):
 def fault_of(launch, kernel):
     """The exception for what a Launch reports: a KernelFault, or KeyboardInterrupt."""
     fault = launch.fault
-    if fault.kind == b"interrupted":
-        return KeyboardInterrupt(f"{kernel} was interrupted")
     file, line = fault.file.decode(), fault.line
-    if not line and fault.pc:
-        file, line = _source_line(fault.pc)
+    if not line and fault.library:
+        file, line = _source_line(fault.library.decode(), fault.pc)
+    if fault.kind == b"interrupted":
+        where = f" at {file}:{line}" if line else ""
+        return KeyboardInterrupt(
+            f"{kernel} was interrupted{where} (block {tuple(fault.block)}, thread {tuple(fault.thread)})"
+        )
     text = fault.text.decode(errors="replace")
     return KernelFault(
         fault.kind.decode(),
@@ -141,23 +147,13 @@ def fault_of(launch, kernel):
     )
 
 
-class _DlInfo(ctypes.Structure):
-    _fields_ = [
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("symbol", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    ]
-
-
-def _source_line(pc):
-    """(file, line) of an instruction of this process, or (None, None)."""
-    info = _DlInfo()
+def _source_line(library, offset):
+    """(file, line) of an instruction at an offset in a library, or (None, None)."""
     tool = shutil.which("addr2line")
-    if not tool or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(pc), ctypes.byref(info)) or not info.file:
+    if not tool:
         return None, None
-    output = subprocess.run(
-        [tool, "-e", info.file.decode(), hex(pc - info.base)], capture_output=True, text=True
-    ).stdout
-    found = re.match(r"(.+):(\d+)", output)
-    return (os.path.normpath(found[1]), int(found[2])) if found else (None, None)
+    output = subprocess.run([tool, "-i", "-e", library, hex(offset)], capture_output=True, text=True).stdout
+    for file, line in re.findall(r"^(.+):(\d+)", output, re.MULTILINE):  # the innermost inlined function first
+        if not os.path.normpath(file).startswith(str(INCLUDE)):
+            return os.path.normpath(file), int(line)
+    return None, None

@@ -1,12 +1,10 @@
 // How a launch ends early: a fault that the scheduler found, or a signal that must not end the process.
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#if defined(__linux__)
-#include <ucontext.h>
-#endif
 
 #include "fiber.h"
 #include "runtime.h"
@@ -21,6 +19,10 @@ constexpr int kSignalCount = sizeof kSignals / sizeof kSignals[0];
 
 constexpr size_t kSignalStackBytes = 64 * 1024;
 sigjmp_buf before_launch;
+pthread_t launching;       // the OS thread that runs the kernel
+bool interrupt_wanted;     // Ctrl-C came while no code of the kernel itself ran
+unsigned ticks_since;
+constexpr unsigned kMaxTicksSince = 100;
 
 const char* kind_of(int signal) {
     switch (signal) {
@@ -32,17 +34,15 @@ const char* kind_of(int signal) {
     }
 }
 
-unsigned long long instruction(const void* context) {
-#if defined(__linux__) && defined(__x86_64__)
-    return static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
-#elif defined(__linux__) && defined(__aarch64__)
-    return static_cast<const ucontext_t*>(context)->uc_mcontext.pc;
-#else
-    return 0;
-#endif
-}
-
 void on_signal(int signal, siginfo_t* info, void* context) {
+    if (signal == SIGINT && !pthread_equal(pthread_self(), launching)) {
+        pthread_kill(launching, SIGINT);  // only there can the launch be left
+        return;
+    }
+    if (signal == SIGINT && !is_kernel_code(instruction(context))) {
+        interrupt_wanted = true;  // the next tick knows a line to name
+        return;
+    }
     char text[160] = "";
     const char* kind = kind_of(signal);
     if (signal == SIGSEGV || signal == SIGBUS) {
@@ -59,6 +59,13 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     siglongjmp(before_launch, 1);
 }
 
+void interrupt_if_wanted(unsigned long long pc) {
+    if (!interrupt_wanted || (!is_kernel_code(pc) && ++ticks_since < kMaxTicksSince)) return;
+    note_fault(kind_of(SIGINT), "", {nullptr, 0});
+    launch->fault.pc = is_kernel_code(pc) ? pc : 0;
+    siglongjmp(before_launch, 1);
+}
+
 }  // namespace
 
 }  // namespace cuda_host
@@ -69,6 +76,10 @@ extern "C" int cuda_host_run(cuda_host::Invoke kernel, void** arguments, cuda_ho
     static char signal_stack[kSignalStackBytes];
     cuda_host::launch = launch;
     begin_shared(false);
+    launching = pthread_self();
+    interrupt_wanted = false;
+    ticks_since = 0;
+    at_tick = interrupt_if_wanted;
 
     stack_t stack = {}, old_stack;
     stack.ss_sp = signal_stack;
@@ -80,6 +91,8 @@ extern "C" int cuda_host_run(cuda_host::Invoke kernel, void** arguments, cuda_ho
     for (int i = 0; i < kSignalCount; ++i) sigaction(kSignals[i], &action, &old_actions[i]);
 
     if (!sigsetjmp(before_launch, 1)) cuda_host_run_blocks(kernel, arguments);
+    end_ticks();
+    if (unsigned long long pc = launch->fault.pc; pc && !launch->fault.library[0]) note_instruction(pc);
 
     for (int i = 0; i < kSignalCount; ++i) sigaction(kSignals[i], &old_actions[i], nullptr);
     sigaltstack(&old_stack, nullptr);

@@ -86,8 +86,9 @@ unsigned __match_all_sync(unsigned mask, T value, int* all_equal, CUDA_HOST_HERE
 }
 
 // ---- atomics -------------------------------------------------------------------------------------------
-inline unsigned atomicDec(unsigned* address, unsigned limit) {
-    return cuda_host::atomic_update(address, [&](unsigned old) { return old == 0 || old > limit ? limit : old - 1; });
+inline unsigned atomicDec(unsigned* address, unsigned limit, CUDA_HOST_HERE) {
+    auto update = [&](unsigned old) { return old == 0 || old > limit ? limit : old - 1; };
+    return cuda_host::atomic_update(address, update, where);
 }
 // What the templates in sync.h would take, and CUDA doesn't.
 #define CUDA_HOST_NO_ATOMIC(name, T) T name(T*, T) = delete;
