@@ -60,18 +60,17 @@ extern "C" __global__ void kernel(const {kind}* x, const {kind}* y, const {kind}
 
 
 def test_a_bfloat16_sum_beside_the_middle_is_not_taken_for_the_middle():
-    """1 + 2^-8 is the middle between 1 and the next number; 2^-60 more decides, and a double in between loses it."""
+    """3 * 87 = 261 lies between 260 and 262, to even 260; 2^-60 more or less decides; a double loses it."""
     source = """
 #include <cuda_bf16.h>
-extern "C" __global__ void kernel(__nv_bfloat16* out) {
-  __nv_bfloat16 small = __float2bfloat16(0x1p-60f), one_and = __float2bfloat16(1.0f + 0x1p-4f);
-  out[0] = __hfma(one_and, __float2bfloat16(1.0f - 0x1p-4f + 0x1p-8f), small);
-  out[1] = __hfma(__float2bfloat16(257.0f / 256), __float2bfloat16(1.0f), small);
+extern "C" __global__ void kernel(const __nv_bfloat16* x, __nv_bfloat16* out) {
+  int i = threadIdx.x;
+  out[i] = __hfma(__float2bfloat16(3.0f), x[2 * i], x[2 * i + 1]);
 }"""
-    out = torch.zeros(2, dtype=torch.bfloat16)
-    run(source, "kernel", 1, 1, (out,))
-    first = (1 + 2**-4) * float(torch.tensor(1 - 2**-4 + 2**-8).bfloat16()) + 2.0**-60
-    assert out[0].double() == torch.tensor(first, dtype=torch.float64).float().bfloat16().double()
+    x = torch.tensor([[87, 2.0**-60], [87, -(2.0**-60)], [87, 0], [89, -(2.0**-60)], [89, 0]]).bfloat16()
+    out = torch.zeros(5, dtype=torch.bfloat16)
+    run(source, "kernel", 1, 5, (x, out))
+    assert out.tolist() == [262, 260, 260, 266, 268]
 
 
 def test_numbers_of_every_type_become_halves_with_one_rounding():

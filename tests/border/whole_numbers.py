@@ -79,7 +79,7 @@ ATOMICS = [
         32,
         (
             np.array([0, 0, -100, 100, -1, 0, 0, 0], i32),
-            np.array([0, 0, 5, 0], np.uint32),
+            np.array([0, 500, 500, 0], np.uint32),
             zeros(3, dtype=np.uint64),
             zeros(1, dtype=np.int64),
             zeros(1, dtype=f32),
@@ -87,7 +87,7 @@ ATOMICS = [
         ),
         {
             0: [2016, -2016, -7, -63, -256, 255, 126, 64],
-            1: np.array([64, 4, 1, 0xFFFFFFF3], np.uint32),
+            1: np.array([64, 3, 6, 0xFFFFFFF3], np.uint32),
             2: np.array([2**39, 63 << 40, 2**64 - 1], np.uint64),
             3: [-(2**40) - 63],
             4: [32.0],
