@@ -76,7 +76,8 @@ def _zig():
 def toolchain(mode):
     """The Toolchain of a mode, or a str that says what is missing and how to install it."""
     if mode == "fast":
-        flags, link = (*_COMMON, "-O2", "-g1"), ("-shared",)
+        # Version 4, because addr2line gives the first lines of a unit to the wrong file in version 5.
+        flags, link = (*_COMMON, "-O2", "-g1", "-gdwarf-4"), ("-shared",)
         if sys.platform == "darwin":  # kernels find the runtime at load time, as they do on Linux unasked
             link += ("-Wl,-undefined,dynamic_lookup",)
         command = _gxx()

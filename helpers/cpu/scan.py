@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 _COMMENT_OR_LITERAL = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|R"(?P<end>[^\s()\\]*)\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|'(?:\\[^\n']+|[^'\\\n])'""",
+    r"""//[^\n]*|/\*.*?\*/|R"(?P<end>[^\s()\\]*)\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|'(?:\\.[^\n']*|[^'\\\n])'""",
     re.DOTALL,
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.MULTILINE)

@@ -7,7 +7,7 @@ from .scan import blank_comments, blank_directives, directives, place, scopes, s
 
 _QUALIFIERS = r"(?:extern|static|volatile|alignas\s*\([^)]*\)|__align__\s*\([^)]*\))"
 _ALIAS = re.compile(rf"\s*#\s*define\s+(\w+)\s+((?:{_QUALIFIERS}\s+)*__shared__(?:\s+{_QUALIFIERS})*)\s*$")
-_DECLARATOR = re.compile(r"^(?P<type>.*?[\s*&>}])?(?P<name>\w+)\s*(?P<extent>(?:\[[^\]]*\]\s*)*)$", re.DOTALL)
+_DECLARATOR = re.compile(r"^(?P<type>.*?[\s*&>}])?(?P<name>[A-Za-z_]\w*)\s*(?P<extent>(?:\[[^\]]*\]\s*)*)$", re.DOTALL)
 
 
 class _Declaration:
@@ -29,7 +29,7 @@ class _Declaration:
         self.base, self.variables = None, []
         for part in split_at_commas(words):
             found = _DECLARATOR.match(part.strip())
-            if not found or not (self.base or found["type"]):
+            if not found or "=" in part.rpartition("}")[2] or not (self.base or found["type"]):
                 self.refuse("this __shared__ declaration is too involved", "give its type a name, and no initialiser")
             variable = part.strip() if self.base else part.strip()[len(found["type"]) :]
             stars = re.search(r"[\s*]*$", found["type"])[0].strip() if found["type"] else ""

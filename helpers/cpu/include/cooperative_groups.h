@@ -139,16 +139,21 @@ class thread_block_tile {
                   "the CPU build has tiles of up to 32 threads, a power of two");
 
 public:
+    // How many tiles its parent has, and which of them this is.
+    thread_block_tile(unsigned tiles, unsigned tile) : tiles(tiles), tile(tile) {}
+    template <class Other>
+    thread_block_tile(const thread_block_tile<kSize, Other>& other)
+        : tiles(other.meta_group_size()), tile(other.meta_group_rank()) {
+        static_assert(std::is_void_v<Parent>, "a tile can only forget what it is a part of");
+    }
     operator thread_group() const { return thread_group(mask()); }
 
     void sync(CUDA_HOST_HERE) const { __syncwarp(mask(), where); }
     static constexpr unsigned num_threads() { return kSize; }
     static constexpr unsigned size() { return kSize; }
     static unsigned thread_rank() { return cuda_host::lane() % kSize; }
-    static unsigned meta_group_size() {
-        return std::is_void_v<Parent> ? 1 : (parent_size() + kSize - 1) / kSize;
-    }
-    static unsigned meta_group_rank() { return std::is_void_v<Parent> ? 0 : parent_rank() / kSize; }
+    unsigned meta_group_size() const { return tiles; }
+    unsigned meta_group_rank() const { return tile; }
 
     template <class T>
     T shfl(T value, int rank, CUDA_HOST_HERE) const {
@@ -183,21 +188,24 @@ public:
 private:
     static unsigned start() { return cuda_host::lane() / kSize * kSize; }
     static unsigned mask() { return host::lanes(start(), kSize); }
-    static unsigned parent_size() {
-        if constexpr (std::is_void_v<Parent>) return kSize; else return Parent::size();
-    }
-    static unsigned parent_rank() {
-        if constexpr (std::is_void_v<Parent>) return 0; else return Parent::thread_rank();
-    }
+
+    unsigned tiles, tile;
 };
 
+namespace host {
+template <unsigned kSize, class Parent>
+thread_block_tile<kSize, Parent> part_of(const Parent& parent) {
+    return {(parent.size() + kSize - 1) / kSize, parent.thread_rank() / kSize};
+}
+}  // namespace host
+
 template <unsigned kSize>
-thread_block_tile<kSize, thread_block> tiled_partition(const thread_block&) { return {}; }
+thread_block_tile<kSize, thread_block> tiled_partition(const thread_block& block) { return host::part_of<kSize>(block); }
 template <unsigned kSize, unsigned kParent, class Grandparent>
 thread_block_tile<kSize, thread_block_tile<kParent, Grandparent>> tiled_partition(
-    const thread_block_tile<kParent, Grandparent>&) {
+    const thread_block_tile<kParent, Grandparent>& parent) {
     static_assert(kSize <= kParent, "a tile can't be larger than the tile that it is a part of");
-    return {};
+    return host::part_of<kSize>(parent);
 }
 inline thread_group tiled_partition(const thread_group&, unsigned size) {
     return thread_group(host::lanes(cuda_host::lane() / size * size, size));
