@@ -140,6 +140,26 @@ def compile_cuda(source_or_path, name_expressions=(), *, defines=None, device=No
     return build(_read(source_or_path), tuple(name_expressions), tuple(sorted((defines or {}).items())))
 
 
+def device_variable(module, name, shape, dtype):
+    """A `__device__` or `__constant__` variable as a tensor that shares its memory, on the module's device.
+
+    module: from compile_cuda. name: of a variable outside of namespaces. shape, dtype: the tensor's, which must take
+    the variable's bytes. `device_variable(module, "weights", [4], torch.float32).copy_(values)` sets it for all later
+    launches. Raises ValueError for another name or size (on a GPU the size can't be known, and CuPy judges the name).
+    """
+    bytes_wanted = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if isinstance(module, cpu.HostModule):
+        variable = module.get_global(name)
+        if bytes_wanted != variable.size:
+            raise ValueError(f"{name} has {variable.size} bytes; shape {list(shape)} of {dtype} takes {bytes_wanted}")
+        memory = (ctypes.c_char * variable.size).from_address(variable.address)
+        return torch.frombuffer(memory, dtype=dtype).view(tuple(shape))
+    import cupy
+
+    memory = cupy.ndarray((bytes_wanted,), cupy.uint8, module.get_global(name))
+    return torch.as_tensor(memory, device="cuda").view(dtype).view(tuple(shape))
+
+
 def launch(function, grid, block, args, shared_mem=0, pdl=False):
     """Launch a kernel on torch's current stream, or on the CPU.
 

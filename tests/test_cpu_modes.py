@@ -142,7 +142,8 @@ except KeyboardInterrupt as stop:
     assert child.stdout.readline() == "ready\n"
     time.sleep(0.3)
     child.send_signal(signal.SIGINT)
-    assert child.communicate(timeout=20)[0] == "spin was interrupted at inline.cu:2 (block (0, 0, 0), thread (0, 0, 0))\n"
+    said = child.communicate(timeout=20)[0]
+    assert said == "spin was interrupted at inline.cu:2 (block (0, 0, 0), thread (0, 0, 0))\n"
 
 
 def test_a_thread_that_overflows_its_stack_is_reported():

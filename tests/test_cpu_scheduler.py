@@ -1,4 +1,4 @@
-"""The CPU build's scheduler: lanes that are together in a branch, threads and blocks that spin, and what fences order."""
+"""The CPU build's scheduler: lanes together in a branch, threads and blocks that spin, and what fences order."""
 
 import signal
 import subprocess

@@ -41,15 +41,15 @@ def _symbolizer():
     return f":external_symbolizer_path={found}" if found else ""
 
 
-def run(mode, library, function, grid, block, shared_bytes, args, values, writes):
+def run(mode, library, function, grid, block, shared_bytes, args, values, writes, variables):
     """Run a HostFunction in a child process. On success the arrays hold what it wrote; else raises KernelFault.
 
-    library: its Path for this mode. args, values, writes: as for LaunchFile.
+    library: its Path for this mode. args, values, writes, variables: as for LaunchFile.
     """
     request = launch.begin(grid, block, shared_bytes)
     program = build_runtime(mode)
     for options in _ATTEMPTS[mode]:
-        file = LaunchFile(request, args, values, writes)
+        file = LaunchFile(request, args, values, writes, variables)
         try:
             fault = _attempt(program, library, function, file, options)
             if not fault:

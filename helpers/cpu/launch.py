@@ -31,6 +31,19 @@ class Kernel(ctypes.Structure):
     ]
 
 
+class Variable(ctypes.Structure):
+    pass
+
+
+Variable._fields_ = [
+    ("name", ctypes.c_char_p),
+    ("address", ctypes.c_void_p),
+    ("size", ctypes.c_ulonglong),
+    ("is_const", ctypes.c_bool),
+    ("next", ctypes.POINTER(Variable)),
+]
+
+
 class Fault(ctypes.Structure):
     _fields_ = [
         ("kind", ctypes.c_char * 32),
@@ -108,6 +121,18 @@ def load(path):
     count = ctypes.c_int.in_dll(library, "cuda_host_kernel_count").value
     kernels = (Kernel * count).in_dll(library, "cuda_host_kernels")
     return {kernel.name.decode(): kernel for kernel in kernels}
+
+
+@functools.cache
+def variables(path):
+    """The __device__ and __constant__ Variables of a compiled file, as this process holds them."""
+    load(path)
+    found = []
+    at = ctypes.POINTER(ctypes.POINTER(Variable)).in_dll(ctypes.CDLL(str(path)), "cuda_host_variables").contents
+    while at:
+        found.append(at.contents)
+        at = at.contents.next
+    return found
 
 
 def run(path, name, grid, block, shared_bytes, arguments):

@@ -53,6 +53,22 @@ class HostModule:
         return HostFunction(self, name)
 
 
+    def variables(self):
+        """The launch.Variables of the source. Every mode starts from the values in this process, and leaves its own."""
+        return launch.variables(self.library("fast"))
+
+    def get_global(self, name):
+        """The launch.Variable (address, size) of a `__device__` or `__constant__` variable, such as "ns::weights".
+
+        Raises ValueError for another name. `helpers.kernel.device_variable` makes a tensor of it, on either device.
+        """
+        named = {variable.name.decode(): variable for variable in self.variables()}
+        if name not in named:
+            listed = ", ".join(sorted(named)) or "none"
+            raise ValueError(f"{name!r} is not among the device variables of {self.source.name}: {listed}")
+        return named[name]
+
+
 class HostFunction:
     """One kernel. Called as function(grid, block, args, shared_mem=0), like a cupy.RawModule's.
 
@@ -83,7 +99,8 @@ class HostFunction:
             launch.run(path, self.name, grid, block, shared_mem, values)
         else:
             writes = [kind.kind == _POINTER for kind in self._types]
-            child.run(mode, path, self, grid, block, shared_mem, args, values, writes)
+            variables = [variable for variable in self.module.variables() if not variable.is_const]
+            child.run(mode, path, self, grid, block, shared_mem, args, values, writes, variables)
 
     def parameter(self, position):
         """How messages name a parameter."""

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from .device_variables import list_variables
 from .faults import CompileError
 from .scan import blank_comments, kernels
 from .shared_declarations import rewrite_shared
@@ -69,7 +70,7 @@ def _check_names(source, name_expressions):
 def to_cpp(source, name_expressions):
     """The translation unit for the host compiler: the rewritten source and the list of its kernels."""
     _check_names(source, name_expressions)
-    body = rewrite_shared(inline_includes(source), source.name)
+    body = list_variables(rewrite_shared(inline_includes(source), source.name))
     for word in reversed(list(re.finditer(r"\b__asm(?:__)?\b", blank_comments(body)))):
         body = body[: word.start()] + "asm" + body[word.end() :]  # the spelling that cuda_host/refused.h knows
     entries = ",\n".join(f'    cuda_host::Instance<&{name}>::describe("{name}")' for name in name_expressions)
@@ -78,4 +79,5 @@ def to_cpp(source, name_expressions):
         f'#line 1 "name_expressions"\n#include "cuda_host/entry.h"\n'
         f"CUDA_HOST_EXPORT const cuda_host::Kernel cuda_host_kernels[] = {{\n{entries}\n}};\n"
         f"CUDA_HOST_EXPORT const int cuda_host_kernel_count = {len(name_expressions)};\n"
+        f"CUDA_HOST_EXPORT const cuda_host::DeviceVariable*& cuda_host_variables = cuda_host::DeviceVariable::first;\n"
     )

@@ -4,6 +4,7 @@
 #include "cuda_host/numerics.h"
 #include "cuda_host/sync.h"
 #include "cuda_host/types.h"
+#include "cuda_host/variables.h"
 
 #include "cuda_host/integers.h"
 #include "cuda_host/rounding.h"
