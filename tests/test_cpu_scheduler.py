@@ -80,6 +80,20 @@ def test_the_active_lanes_are_those_in_the_same_branch(run):
     assert [value & 0xFFFFFFFF for value in out.tolist()] == want
 
 
+def test_coalesced_threads_are_those_at_the_same_call(run):
+    source = """#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+extern "C" __global__ void sizes(int* out) {
+  int t = threadIdx.x;
+  if (t % 4 == 0) out[t] = cg::coalesced_threads().size();
+  else out[t] = cg::coalesced_threads().size();
+}"""
+    out = zeros(32)
+    with run():
+        run_kernel(source.replace("\n  else", "\n  else\n   "), 1, 32, (out,))
+    assert out.tolist() == [24 if t % 4 else 8 for t in range(32)]
+
+
 # ---- threads of one block that wait for one another by spinning ------------------------------------------
 
 SPINS = {
@@ -280,8 +294,11 @@ def test_blocks_for_which_there_is_no_room_are_named():
     assert "132 blocks are under way" in str(caught.value)
 
 
-def test_a_thread_that_works_for_long_is_not_taken_for_one_that_spins(run):
-    """Twice the patience with spinners, in a loop whose state changes: no fault, and the right answer."""
+@pytest.mark.parametrize("mode", ["fast", "checked", "msan"])
+def test_a_thread_that_works_for_long_is_not_taken_for_one_that_spins(mode):
+    """For longer than the patience with spinners, in a loop whose state changes: no fault, and the right answer."""
+    if reason := cpu.available_modes()[mode]:
+        pytest.skip(f"mode {mode} needs {reason}")
     source = """extern "C" __global__ void work(int* flag, unsigned* out, int n) {
   if (threadIdx.x == 0) {
     unsigned x = 1;
@@ -295,9 +312,9 @@ def test_a_thread_that_works_for_long_is_not_taken_for_one_that_spins(run):
     out[threadIdx.x] = out[0];
   }
 }"""
-    steps = 40_000_000
+    steps = 300_000_000
     out = zeros(4)
-    with run():
+    with cpu.mode(mode):
         run_kernel(source, 1, 4, (zeros(1), out, i32(steps)))
     x, a, c, n = 1, 1664525, 1013904223, steps  # the generator's n-th step, by squaring
     while n:

@@ -113,7 +113,7 @@ private:
 
     unsigned mask;
 };
-inline coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
+inline coalesced_group coalesced_threads(CUDA_HOST_HERE) { return coalesced_group(__activemask(where)); }
 
 // A group whose kind is known only when it runs: a block, or a power of two of lanes.
 class thread_group {

@@ -6,6 +6,7 @@
 #include "runtime.h"
 #include "sanitizers.h"
 
+#pragma GCC visibility push(hidden)  // kernels see none of it, and calls get shorter
 namespace cuda_host {
 
 struct Fiber {
@@ -18,7 +19,7 @@ struct Fiber {
 
 // What a thread that spins was last seen doing. Forgotten when anything changes: see spinning.cpp.
 struct Spin {
-    unsigned long long epoch;  // the count of changes that this was seen at
+    unsigned long long epoch;  // in which this was seen: another one begins when anything changes
     bool sure;                 // it does the same thing over and over
     Where where;               // of the call that gave it away, or
     unsigned long long pc;     // the instruction at which the tick found it
@@ -28,17 +29,16 @@ struct Spin {
 
 struct Thread {
     uint3 index;
+    unsigned number;
     Fiber* fiber;  // null before its first step
     // What it waits for; name is null while it can run.
     const char* name;
     Where where;
     WarpOp op;
-    unsigned mask;
+    unsigned mask;  // at an __activemask: the lanes that came together
     Exchange* exchange;  // null but at a warp operation
     void* meeting;
-    unsigned together;  // the lanes that came to the same __activemask
     Vote vote;
-    Spin spin;
 };
 
 struct Warp {
@@ -67,6 +67,7 @@ struct Block {
     SharedMemory* shared;
     Meetings* meetings;
     Thread threads[kMaxThreads];
+    Spin spins[kMaxThreads];
     Warp warps[kMaxWarps];
 };
 
@@ -77,9 +78,8 @@ extern Thread* current;
 extern unsigned thread_count;  // of a block
 extern unsigned long long switches;  // from thread to thread, so far
 
-inline unsigned number(const Thread* thread) { return static_cast<unsigned>(thread - block->threads); }
-inline unsigned warp_of(const Thread* thread) { return number(thread) / kWarp; }
-inline unsigned lane_bit(const Thread* thread) { return 1u << number(thread) % kWarp; }
+inline unsigned warp_of(const Thread* thread) { return thread->number / kWarp; }
+inline unsigned lane_bit(const Thread* thread) { return 1u << thread->number % kWarp; }
 
 void make_ready(Thread& thread);
 void make_waiting(Thread& thread);
@@ -97,13 +97,14 @@ unsigned blocks_with_fibers();  // how many blocks of this launch can be under w
 // ---- spinning.cpp --------------------------------------------------------------------------------------
 
 Thread* next_resting();  // null when none spins, or when the block has had its turn
-bool block_is_sure_to_spin(const Block& block);
-bool nothing_has_changed_for_long();
+bool makes_room(const Block& block);  // for one that hasn't started
+bool will_spin_for_ever(Block* const* under_way, unsigned count);
 
 // ---- waiting.cpp: reports of threads that wait for ever --------------------------------------------------
 
 [[noreturn]] void stuck();
 [[noreturn]] void divergent(const Thread& one, const Thread& other);
-void note_endless_spinning(Block* const* resident, unsigned count, bool others_are_left);
+void note_endless_spinning(Block* const* under_way, unsigned count, bool others_are_left);
 
 }  // namespace cuda_host
+#pragma GCC visibility pop

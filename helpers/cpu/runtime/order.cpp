@@ -14,7 +14,7 @@
 
 namespace cuda_host {
 
-void change() { ++changes; }
+void change() { changed = true; }
 
 void fence(Where where) {
     block->fenced = true;

@@ -22,7 +22,8 @@ Launch* launch;
 Block* block;
 Thread* current;
 unsigned thread_count;
-unsigned long long switches, changes;
+unsigned long long switches;
+bool changed;
 
 namespace {
 
@@ -53,6 +54,8 @@ unsigned choose(unsigned bits) {
     }
 }
 
+bool same(const char* one, const char* other) { return one == other || !strcmp(one, other); }
+
 void resume(Fiber& from, Thread* thread) {
     ++switches;
     current = thread;
@@ -75,15 +78,15 @@ void end_gathering(Warp& warp) {
         unsigned together = 0;
         for (unsigned rest = warp.gathering; rest; rest &= rest - 1) {
             const Where& other = lanes[__builtin_ctz(rest)].where;
-            if (other.line == site.line && !strcmp(other.file, site.file)) together |= rest & -rest;
+            if (other.line == site.line && same(other.file, site.file)) together |= rest & -rest;
         }
         warp.gathering &= ~together;
         for (unsigned rest = together; rest; rest &= rest - 1) {
-            lanes[__builtin_ctz(rest)].together = together;
+            lanes[__builtin_ctz(rest)].mask = together;
             make_ready(lanes[__builtin_ctz(rest)]);
         }
     }
-    ++changes;
+    changed = true;
 }
 
 // The next thread to run: one of the same warp while there is one, unless the order is random.
@@ -107,7 +110,7 @@ void open_barrier() {
     Vote vote = {block->yes_votes, block->arrived_threads};
     block->arrived_threads = block->yes_votes = 0;
     ++block->barriers;
-    ++changes;
+    changed = true;
     for (unsigned i = 0; i < thread_count; ++i)
         if (block->threads[i].name) {
             block->threads[i].vote = vote;
@@ -135,7 +138,7 @@ bool complete(const Thread& thread) {
         other.exchange = nullptr;
         make_ready(other);
     }
-    ++changes;
+    changed = true;
     return true;
 }
 
@@ -167,7 +170,7 @@ void finish_thread() {
     make_waiting(*current);
     warp.live &= ~lane_bit(current);
     --block->live_threads;
-    ++changes;
+    changed = true;
     // Others may have waited for nobody but this one.
     for (unsigned rest = warp.waiting; rest; rest &= rest - 1)
         if (complete(block->threads[current_warp * kWarp + __builtin_ctz(rest)])) break;
@@ -242,12 +245,12 @@ void start_block(unsigned long long number) {
     for (unsigned z = 0; z < blockDim.z; ++z)
         for (unsigned y = 0; y < blockDim.y; ++y)
             for (unsigned x = 0; x < blockDim.x; ++x) {
-                Thread& thread = block->threads[i++];
+                Thread& thread = block->threads[i];
                 thread.index = {x, y, z};
+                thread.number = i++;
                 thread.fiber = nullptr;
                 thread.name = nullptr;
                 thread.exchange = nullptr;
-                thread.spin.epoch = 0;
             }
     for (unsigned w = 0; w * kWarp < thread_count; ++w) {
         unsigned lanes = thread_count - w * kWarp;
@@ -256,7 +259,7 @@ void start_block(unsigned long long number) {
         warp.waiting = warp.gathering = warp.resting = 0;
         block->ready_warps |= 1u << w;
     }
-    ++changes;
+    changed = true;
     blockIdx = block->index;
     block->shared = begin_block_shared();
     block->meetings = static_cast<Meetings*>(new_meetings(block->shared));
@@ -288,9 +291,9 @@ void run_blocks() {
         resume(main_fiber, next ? next : next_resting());
         // The block has ended, or a fault has ended it, or its threads do nothing but spin.
         if (launch->fault.kind[0]) return;
-        make_room = !block->live_threads ? block_count == 1 : block_is_sure_to_spin(*block);
+        make_room = !block->live_threads ? block_count == 1 : makes_room(*block);
         if (!block->live_threads) end_block(place);
-        if (block_count && nothing_has_changed_for_long()) note_endless_spinning(blocks, block_count, grid.left);
+        if (block_count && will_spin_for_ever(blocks, block_count)) note_endless_spinning(blocks, block_count, grid.left);
     }
 }
 
@@ -342,7 +345,7 @@ Vote block_barrier(const char* name, bool yes, Where where) {
     me.where = where;
     if (block->arrived_threads == 0)
         block->first_arrived = &me;
-    else if (block->first_arrived->where.line != where.line || strcmp(block->first_arrived->name, name))
+    else if (block->first_arrived->where.line != where.line || !same(block->first_arrived->name, name))
         divergent(*block->first_arrived, me);
     ++block->arrived_threads;
     block->yes_votes += yes;
@@ -361,7 +364,7 @@ void warp_operation(const char* name, WarpOp op, unsigned mask, Exchange& mine, 
     Thread& me = *current;
     if (!(mask & lane_bit(&me))) {
         char text[128];
-        snprintf(text, sizeof text, "lane %u calls %s with mask 0x%08x, which leaves it out", number(&me) % kWarp, name, mask);
+        snprintf(text, sizeof text, "lane %u calls %s with mask 0x%08x, which leaves it out", me.number % kWarp, name, mask);
         fault("wrong mask", text, where);
     }
     me.name = name;
@@ -387,7 +390,7 @@ unsigned lanes_together(Where where) {
     block->warps[current_warp].gathering |= lane_bit(&me);
     make_waiting(me);
     wait_for_turn();
-    return me.together;
+    return me.mask;
 }
 
 void fault(const char* kind, const char* text, Where where) {

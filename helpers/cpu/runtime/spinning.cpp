@@ -36,6 +36,14 @@ unsigned ticks;
 unsigned long long switches_at_tick;
 bool hurried;  // a thread of this launch has run for long: from now on a tick without a stop is enough
 
+// How many times anything has changed, as far as somebody has looked.
+unsigned long long epoch() {
+    static unsigned long long changes;
+    changes += changed;
+    changed = false;
+    return changes;
+}
+
 double seconds() {
     timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -52,8 +60,18 @@ void rest(Thread& me) {
 
 // What is known of the current thread's spinning; nothing, when something has changed.
 Spin& spin_of(Thread& me) {
-    if (me.spin.epoch != changes) me.spin = {changes, false, {nullptr, 0}, 0, 0, 0};
-    return me.spin;
+    Spin& spin = block->spins[me.number];
+    if (spin.epoch != epoch()) spin = {epoch(), false, {nullptr, 0}, 0, 0, 0};
+    return spin;
+}
+
+bool is_sure_to_spin(const Block& block) {
+    for (unsigned w = 0; w * kWarp < thread_count; ++w)
+        for (unsigned rest = block.warps[w].resting; rest; rest &= rest - 1) {
+            const Spin& spin = block.spins[w * kWarp + __builtin_ctz(rest)];
+            if (spin.epoch != epoch() || !spin.sure) return false;
+        }
+    return true;
 }
 
 }  // namespace
@@ -85,25 +103,20 @@ Thread* next_resting() {
     return nullptr;
 }
 
-bool block_is_sure_to_spin(const Block& block) {
-    if (block.turns >= kTurnsUnsure) return true;
-    for (unsigned w = 0; w * kWarp < thread_count; ++w)
-        for (unsigned rest = block.warps[w].resting; rest; rest &= rest - 1) {
-            const Spin& spin = block.threads[w * kWarp + __builtin_ctz(rest)].spin;
-            if (spin.epoch != changes || !spin.sure) return false;
-        }
-    return true;
-}
+bool makes_room(const Block& block) { return block.turns >= kTurnsUnsure || is_sure_to_spin(block); }
 
-bool nothing_has_changed_for_long() {
-    static unsigned long long epoch;
+bool will_spin_for_ever(Block* const* under_way, unsigned count) {
+    static unsigned long long last;
     static double since;
     double now = seconds();
-    if (epoch != changes) {
-        epoch = changes;
+    if (last != epoch()) {
+        last = epoch();
         since = now;
     }
-    return now - since > kPatience;
+    if (now - since < kPatience) return false;
+    for (unsigned i = 0; i < count; ++i)
+        if (!is_sure_to_spin(*under_way[i])) return false;
+    return true;
 }
 
 void run_for_a_tick(unsigned long long pc, unsigned long long registers) {

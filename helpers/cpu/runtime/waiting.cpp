@@ -24,8 +24,8 @@ void stuck() {
         kind = absent->where.line == waiting->where.line && absent->op == waiting->op ? "wrong mask" : "absent lanes";
     char text[sizeof launch->fault.text];
     int length = snprintf(text, sizeof text, "lane %u waits in %s (mask 0x%08x, line %d) for lane %u, which waits in %s (",
-                          number(waiting) % kWarp, waiting->name, waiting->mask, waiting->where.line,
-                          number(absent) % kWarp, absent->name);
+                          waiting->number % kWarp, waiting->name, waiting->mask, waiting->where.line,
+                          absent->number % kWarp, absent->name);
     if (absent->exchange) length += snprintf(text + length, sizeof text - length, "mask 0x%08x, ", absent->mask);
     snprintf(text + length, sizeof text - length, "line %d)", absent->where.line);
     threadIdx = waiting->index;
@@ -41,20 +41,20 @@ void divergent(const Thread& one, const Thread& other) {
 }
 
 // Of the blocks under way, every live thread waits or spins, and nothing has changed for long.
-void note_endless_spinning(Block* const* resident, unsigned count, bool others_are_left) {
-    const Thread* spinning = nullptr;
+void note_endless_spinning(Block* const* under_way, unsigned count, bool others_are_left) {
+    const Spin* spinning = nullptr;
     unsigned spin = 0, wait = 0;
     char waits[256] = "";
     for (unsigned b = 0; b < count; ++b)
         for (unsigned i = 0; i < thread_count; ++i) {
-            const Block& at = *resident[b];
+            const Block& at = *under_way[b];
             const Thread& thread = at.threads[i];
             unsigned warp = i / kWarp, bit = 1u << i % kWarp;
             if (!(at.warps[warp].live & bit)) continue;
             if (at.warps[warp].resting & bit) {
                 ++spin;
                 if (spinning) continue;
-                spinning = &thread;
+                spinning = &at.spins[i];
                 blockIdx = at.index;
                 threadIdx = thread.index;
             } else if (!wait++) {
@@ -70,8 +70,8 @@ void note_endless_spinning(Block* const* resident, unsigned count, bool others_a
     if (others_are_left)
         snprintf(text + length, sizeof text - length,
                  "; %u blocks are under way, as many as there is room for, and the next one can't start before one ends", count);
-    note_fault(others_are_left ? "absent block" : "endless spin", text, spinning->spin.where);
-    if (!spinning->spin.where.line) note_instruction(spinning->spin.pc);
+    note_fault(others_are_left ? "absent block" : "endless spin", text, spinning->where);
+    if (!spinning->where.line) note_instruction(spinning->pc);
 }
 
 }  // namespace cuda_host

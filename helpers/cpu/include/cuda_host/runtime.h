@@ -43,9 +43,9 @@ unsigned lanes_together(Where where);
 // the same address again and again. address: null for a fence. pc: the instruction, where the line is not known.
 void spin(Where where);
 void found_unchanged(const void* address, unsigned long long value, Where where, const void* pc = nullptr);
-extern unsigned long long changes;  // that could end another thread's wait, so far
+extern bool changed;  // set by what could end another thread's wait
 
-// For ThreadSanitizer. change: ++changes, which would be a race of its own there.
+// For ThreadSanitizer. change: sets `changed`, which would be a race of its own there.
 void change();
 void fence(Where where);
 void begin_atomic(void* address);

@@ -135,21 +135,21 @@ inline void before_atomic([[maybe_unused]] void* address) {
 
 // An atomic that leaves what it finds may be the wait for another thread.
 template <class T>
-T after_atomic(T* address, T old, T now, Where where) {
+T after_atomic(T* address, T old, bool has_changed, Where where) {
 #if defined(__SANITIZE_THREAD__)
     end_atomic();
 #endif
-    unsigned long long before = 0, after = 0;
-    __builtin_memcpy(&before, &old, sizeof old);
-    __builtin_memcpy(&after, &now, sizeof now);
-    if (before == after)
-        found_unchanged(address, before, where);
-    else
+    if (!has_changed) {
+        unsigned long long value = 0;
+        __builtin_memcpy(&value, &old, sizeof old);
+        found_unchanged(address, value, where);
+    } else {
 #if defined(__SANITIZE_THREAD__)
         change();
 #else
-        ++changes;
+        changed = true;
 #endif
+    }
     return old;
 }
 
@@ -161,7 +161,7 @@ T atomic_update(T* address, Update update, Where where) {
     do {
         wanted = update(old);
     } while (!__atomic_compare_exchange(address, &old, &wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    return after_atomic(address, old, wanted, where);
+    return after_atomic(address, old, __builtin_memcmp(&old, &wanted, sizeof old) != 0, where);
 }
 
 }  // namespace cuda_host
@@ -171,7 +171,7 @@ T atomicAdd(T* address, cuda_host::same_t<T> value, CUDA_HOST_HERE) {
     if constexpr (std::is_integral_v<T>) {
         cuda_host::before_atomic(address);
         T old = __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
-        return cuda_host::after_atomic(address, old, static_cast<T>(old + value), where);
+        return cuda_host::after_atomic(address, old, value != 0, where);
     } else {
         return cuda_host::atomic_update(address, [&](T old) { return static_cast<T>(old + value); }, where);
     }
