@@ -129,7 +129,8 @@ def compile_cuda(source_or_path, name_expressions=(), *, defines=None, device=No
     defines: dict of macro names to values. device: "cuda" or "cpu"; by default what `device()` says.
 
     Returns a cupy.RawModule on a GPU, or a HostModule with the same
-    `get_function(name)(grid, block, args, shared_mem=0)`. Repeated calls return the same object.
+    `get_function(name)(grid, block, args, shared_mem=0)`; `device_variable` reads and sets its `__device__` and
+    `__constant__` variables. Repeated calls return the same object.
     Raises CompileError with the source's own file and lines: also for the CPU when NVRTC, where CuPy brings it, would
     refuse the source for a GPU.
     """

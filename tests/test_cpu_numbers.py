@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import compile_cuda, cpu, launch
-from helpers.kernel import device_variable
+from helpers import compile_cuda, cpu, device_variable, launch
 
 i32 = np.int32
 

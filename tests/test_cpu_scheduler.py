@@ -183,6 +183,25 @@ def test_blocks_meet_at_a_barrier_of_the_whole_grid(run, wait, blocks):
     assert set(out.tolist()) == {first * blocks * 2 * blocks * 3}
 
 
+def test_a_block_that_goes_on_finds_its_own_shared_variables(run):
+    """Reached again, the same declaration means the same memory, although other blocks have reached it since."""
+    source = """__device__ int* number() { __shared__ int own; return &own; }
+extern "C" __global__ void meet(int* count, int* out) {
+  if (threadIdx.x == 0) *number() = blockIdx.x + 1;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    atomicAdd(count, 1);
+    while (atomicAdd(count, 0) < gridDim.x) {}
+  }
+  __syncthreads();
+  out[blockIdx.x * blockDim.x + threadIdx.x] = *number();
+}"""
+    out = zeros(5 * 40)
+    with run():
+        launch(compile_cuda("\n" + source, device="cpu").get_function("meet"), 5, 40, (zeros(1), out))
+    assert out.tolist() == [block + 1 for block in range(5) for _ in range(40)]
+
+
 LAST_BLOCK = """extern "C" __global__ void reduce(const int* x, VOLATILE int* sums, unsigned* ticket, int* out) {
   __shared__ bool last;
   __shared__ int part[64];
@@ -216,6 +235,28 @@ def test_the_last_block_reduces_what_the_others_have_fenced(run, volatile):
     with run():
         run_kernel(source, 8, 64, (x, sums, ticket, out))
     assert out.item() == 511 * 256
+
+
+@pytest.mark.parametrize("barrier", ["__syncthreads();", "__syncwarp();"])
+def test_fences_before_a_barrier_count_for_the_thread_that_publishes(run, barrier):
+    source = f"""extern "C" __global__ void hand_over(int* data, int* flag, int* out) {{
+  int t = threadIdx.x;
+  if (blockIdx.x == 0) {{
+    data[t] = t + 1;
+    __threadfence();
+    {barrier}
+    if (t == 5) atomicExch(flag, 1);
+  }} else {{
+    if (t == 7) while (atomicAdd(flag, 0) == 0) {{}}
+    {barrier}
+    __threadfence();
+    out[t] = data[31 - t];
+  }}
+}}"""
+    out = zeros(32)
+    with run():
+        run_kernel(source, 2, 32, (zeros(32), zeros(1), out))
+    assert out.tolist() == list(range(32, 0, -1))
 
 
 RACES = {

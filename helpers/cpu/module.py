@@ -60,7 +60,7 @@ class HostModule:
     def get_global(self, name):
         """The launch.Variable (address, size) of a `__device__` or `__constant__` variable, such as "ns::weights".
 
-        Raises ValueError for another name. `helpers.kernel.device_variable` makes a tensor of it, on either device.
+        Raises ValueError for another name. `helpers.device_variable` makes a tensor of it, on either device.
         """
         named = {variable.name.decode(): variable for variable in self.variables()}
         if name not in named:

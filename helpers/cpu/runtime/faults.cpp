@@ -39,7 +39,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
         pthread_kill(launching, SIGINT);  // only there can the launch be left
         return;
     }
-    if (signal == SIGINT && !is_kernel_code(instruction(context))) {
+    if (signal == SIGINT && has_ticks() && !is_kernel_code(instruction(context))) {
         interrupt_wanted = true;  // the next tick knows a line to name
         return;
     }
@@ -92,6 +92,7 @@ extern "C" int cuda_host_run(cuda_host::Invoke kernel, void** arguments, cuda_ho
 
     if (!sigsetjmp(before_launch, 1)) cuda_host_run_blocks(kernel, arguments);
     end_ticks();
+    if (interrupt_wanted) note_fault(kind_of(SIGINT), "", {nullptr, 0});  // it came too late for a tick
     if (unsigned long long pc = launch->fault.pc; pc && !launch->fault.library[0]) note_instruction(pc);
 
     for (int i = 0; i < kSignalCount; ++i) sigaction(kSignals[i], &old_actions[i], nullptr);

@@ -34,6 +34,7 @@ void begin_ticks(void* kernel);
 void hurry_ticks();
 extern void (*at_tick)(unsigned long long pc);  // also called at each tick, unless it is null
 void end_ticks();
+bool has_ticks();
 bool is_kernel_code(unsigned long long pc);
 unsigned long long instruction(const void* context);  // that a signal has interrupted
 

@@ -135,7 +135,7 @@ void enter_block_shared(SharedMemory* entered) {
 
 void end_block_shared(SharedMemory* ended) {
     ended->taken = false;
-    if (ended->in_place) return;
+    if (areas[0].in_place && (areas[0].taken || ended == areas)) return;  // what is there is a block's own
     tell::Unwatched unwatched;
     for (int i = 0; i < ended->slot_count; ++i)
         memcpy(launch->shared + ended->starts[i], reinterpret_cast<void*>(ended->places[i].address), ended->places[i].size);

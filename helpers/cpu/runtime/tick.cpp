@@ -121,6 +121,8 @@ void end_ticks() {
     set_handler(&old_action, nullptr);
 }
 
+bool has_ticks() { return ticking; }
+
 bool is_kernel_code(unsigned long long pc) { return code.start <= pc && pc < code.end; }
 
 unsigned long long instruction(const void* context) {
@@ -139,6 +141,7 @@ void (*at_tick)(unsigned long long pc);
 void begin_ticks(void*) { begin_watching(); }
 void hurry_ticks() {}
 void end_ticks() {}
+bool has_ticks() { return false; }
 bool is_kernel_code(unsigned long long) { return true; }
 unsigned long long instruction(const void*) { return 0; }
 
