@@ -19,7 +19,7 @@ The wings, from the top floor down. A room imports from its own wing and from th
     machine        facts about this machine
 """
 
-from helpers.kernel import compile_cuda, compile_to_cubin, device, launch
+from helpers.kernel import compile_cuda, compile_to_cubin, device, device_variable, launch
 from helpers.operations.sliding_window_attention import sliding_window_attention
 from helpers.operations.sparse_attention import sparse_attention
 from helpers.operations.store_cache import store_cache
@@ -29,6 +29,7 @@ __all__ = [
     "compile_cuda",
     "compile_to_cubin",
     "device",
+    "device_variable",
     "launch",
     "sliding_window_attention",
     "sparse_attention",

@@ -9,6 +9,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ import torch
 
 from helpers import cpu
 from helpers.cpu.faults import CompileError
+from helpers.cpu.nvrtc_check import refusal
 from helpers.cpu.source import Source, inline_includes, quoted
 from helpers.machine import ROOT
 
@@ -120,7 +122,19 @@ def _compile_for_gpu(source, name_expressions, defines):
 
 @functools.lru_cache(maxsize=256)
 def _compile_for_cpu(source, name_expressions, defines):
-    return cpu.HostModule(source, name_expressions, defines)
+    """A HostModule of a source that NVRTC accepts too: what runs on a laptop must not die on a workshop's GPU."""
+    with ThreadPoolExecutor(1) as pool:  # NVRTC reads the source while the host compiler does
+        options = _nvrtc_options(defines)
+        answer = pool.submit(refusal, source.name, _nvrtc_text(source), name_expressions, options)
+        try:
+            module = cpu.HostModule(source, name_expressions, defines)
+        except CompileError as error:
+            if answer.result() == "":
+                raise CompileError(f"NVRTC compiles this for a GPU, but the CPU build can't:\n{error}") from None
+            raise
+    if answer.result():
+        raise CompileError(f"NVRTC, which compiles this for a GPU, refuses it:\n{answer.result()}")
+    return module
 
 
 def compile_cuda(source_or_path: str | Path, name_expressions: Sequence[str] = (), *,
@@ -133,14 +147,37 @@ def compile_cuda(source_or_path: str | Path, name_expressions: Sequence[str] = (
     defines: dict of macro names to values. device: "cuda" or "cpu"; by default what `device()` says.
 
     Returns a cupy.RawModule on a GPU, or a HostModule with the same
-    `get_function(name)(grid, block, args, shared_mem=0)`. Repeated calls return the same object.
-    Raises CompileError with the source's own file and lines.
+    `get_function(name)(grid, block, args, shared_mem=0)`; `device_variable` reads and sets its `__device__` and
+    `__constant__` variables. Repeated calls return the same object.
+    Raises CompileError with the source's own file and lines: also for the CPU when NVRTC, where CuPy brings it, would
+    refuse the source for a GPU.
     """
     where = globals()["device"]() if device is None else device
     if where not in ("cpu", "cuda"):
         raise ValueError(f"device is {device!r}; it should be 'cpu' or 'cuda'")
     build = _compile_for_gpu if where == "cuda" else _compile_for_cpu
     return build(_read(source_or_path), tuple(name_expressions), tuple(sorted((defines or {}).items())))
+
+
+def device_variable(module: cupy.RawModule | cpu.HostModule, name: str, shape: Sequence[int],
+                    dtype: torch.dtype) -> torch.Tensor:  # fmt: skip
+    """A `__device__` or `__constant__` variable as a tensor that shares its memory, on the module's device.
+
+    module: from compile_cuda. name: of a variable outside of namespaces. shape, dtype: the tensor's, which must take
+    the variable's bytes. `device_variable(module, "weights", [4], torch.float32).copy_(values)` sets it for all later
+    launches. Raises ValueError for another name or size (on a GPU the size can't be known, and CuPy judges the name).
+    """
+    bytes_wanted = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if isinstance(module, cpu.HostModule):
+        variable = module.get_global(name)
+        if bytes_wanted != variable.size:
+            raise ValueError(f"{name} has {variable.size} bytes; shape {list(shape)} of {dtype} takes {bytes_wanted}")
+        memory = (ctypes.c_char * variable.size).from_address(variable.address)
+        return torch.frombuffer(memory, dtype=dtype).view(tuple(shape))
+    import cupy
+
+    memory = cupy.ndarray((bytes_wanted,), cupy.uint8, module.get_global(name))
+    return torch.as_tensor(memory, device="cuda").view(dtype).view(tuple(shape))
 
 
 def launch(function: cupy.RawKernel | cpu.HostFunction, grid: int | Sequence[int], block: int | Sequence[int],

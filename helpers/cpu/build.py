@@ -124,7 +124,8 @@ def build_kernels(source: Source, name_expressions: Sequence[str], defines: Sequ
 def build_runtime(mode: str) -> Path:
     """Path of the runtime of a mode: a shared library for "fast", else the program that child processes run."""
     tools = _tools(mode)
-    files = ("scheduler.cpp", "shared.cpp", "faults.cpp" if mode == "fast" else "runner.cpp")
-    text = "".join(f'#include "{name}"\n' for name in files)
+    names = ["fibers", "scheduler", "waiting", "spinning", "tick", "order", "shared"]
+    names.append("faults" if mode == "fast" else "runner")
+    text = "".join(f'#include "{name}.cpp"\n' for name in names)
     flags = (*tools.runtime, f"-iquote{RUNTIME}")
     return _built(tools, text, flags, tools.link_runtime, ".so" if mode == "fast" else "")

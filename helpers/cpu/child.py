@@ -46,15 +46,16 @@ def _symbolizer():
 
 
 def run(mode: str, library: Path, function: Any, grid: Sequence[int], block: Sequence[int], shared_bytes: int,
-        args: Sequence[object], values: Sequence[object], writes: Sequence[bool]) -> None:  # fmt: skip
+        args: Sequence[object], values: Sequence[object], writes: Sequence[bool],
+        variables: Sequence[launch.Variable]) -> None:  # fmt: skip
     """Run a HostFunction in a child process. On success the arrays hold what it wrote; else raises KernelFault.
 
-    library: its Path for this mode. args, values, writes: as for LaunchFile.
+    library: its Path for this mode. args, values, writes, variables: as for LaunchFile.
     """
     request = launch.begin(grid, block, shared_bytes)
     program = build_runtime(mode)
     for options in _ATTEMPTS[mode]:
-        file = LaunchFile(request, args, values, writes)
+        file = LaunchFile(request, args, values, writes, variables)
         try:
             fault = _attempt(program, library, function, file, options)
             if not fault:

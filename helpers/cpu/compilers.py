@@ -27,6 +27,8 @@ _COMMON = ("-std=c++17", "-fPIC", "-w")
 # Two builds of one kernel live in one process: neither may see the other's templates and static variables.
 _OWN = "-fvisibility=hidden"
 _REPORTS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls")
+# A large local array touches every page of the stack on its way: it can't jump over the page that guards the end.
+_PROBES = () if sys.platform == "darwin" else ("-fstack-clash-protection",)
 # The program of a child process: kernels find the runtime in it.
 _PROGRAM = ("-rdynamic", "-ldl")
 
@@ -132,13 +134,16 @@ def _zig():
 def toolchain(mode: str) -> Toolchain | str:
     """The Toolchain of a mode, or a str that says what is missing and how to install it."""
     if mode == "fast":
-        flags, link = (*_COMMON, "-O2", "-g1"), ("-shared",)
+        # Version 4, because addr2line gives the first lines of a unit to the wrong file in version 5.
+        flags, link = (*_COMMON, "-O2", "-g1", "-gdwarf-4"), ("-shared",)
         if sys.platform == "darwin":  # kernels find the runtime at load time, as they do on Linux unasked
             link += ("-Wl,-undefined,dynamic_lookup",)
         command, missing = _gxx()
         if command is None and (command := _zig()):
             # zig's sanitizers are on by default. Its C++ library takes a minute to build, and nothing here needs it.
             flags, link = (*flags, "-fno-sanitize=all"), (*link, "-nostdlib++", "-fno-sanitize=all")
+        else:
+            flags = (*flags, *_PROBES)
         return Toolchain(command, _version(command), (*flags, _OWN), link, flags, link) if command else missing
     if mode == "msan":
         command = _clang()
@@ -161,7 +166,8 @@ def toolchain(mode: str) -> Toolchain | str:
     if not _works(command, sanitize):
         return f"a working {sanitize} of {command[0]}: apt-get install g++ (it brings libasan, libubsan and libtsan)"
     # The runtime itself isn't instrumented: it works beneath the sanitizer and tells it what to know.
-    kernel = (*_COMMON, *_REPORTS, _OWN, sanitize, "-fno-sanitize-recover=all")
+    extra = "-fsanitize=float-cast-overflow" if mode == "checked" else "--param=tsan-distinguish-volatile=1"
+    kernel = (*_COMMON, *_PROBES, *_REPORTS, _OWN, sanitize, extra, "-fno-sanitize-recover=all")
     runtime = (*_COMMON, "-O2", "-g1", define)
     return Toolchain(command, _version(command), kernel, ("-shared", sanitize), runtime, (sanitize, *_PROGRAM))
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .build import build_runtime
+from .compilers import INCLUDE
 from .faults import KernelFault
 from .settings import ORDERS, current, shared_is_kept
 
@@ -32,6 +33,19 @@ class Kernel(ctypes.Structure):
     ]
 
 
+class Variable(ctypes.Structure):
+    pass
+
+
+Variable._fields_ = [
+    ("name", ctypes.c_char_p),
+    ("address", ctypes.c_void_p),
+    ("size", ctypes.c_ulonglong),
+    ("is_const", ctypes.c_bool),
+    ("next", ctypes.POINTER(Variable)),
+]
+
+
 class Fault(ctypes.Structure):
     _fields_ = [
         ("kind", ctypes.c_char * 32),
@@ -41,6 +55,7 @@ class Fault(ctypes.Structure):
         ("block", Dim),
         ("thread", Dim),
         ("address", ctypes.c_ulonglong),
+        ("library", ctypes.c_char * 512),
         ("pc", ctypes.c_ulonglong),
     ]
 
@@ -88,6 +103,7 @@ def begin(grid: Sequence[int], block: Sequence[int], shared_bytes: int) -> Launc
     _launch.fault.kind = b""
     _launch.fault.text = b""
     _launch.fault.file = b""
+    _launch.fault.library = b""
     _launch.fault.line = _launch.fault.address = _launch.fault.pc = 0
     return _launch
 
@@ -109,6 +125,18 @@ def load(path: Path) -> dict[str, Kernel]:
     return {kernel.name.decode(): kernel for kernel in kernels}
 
 
+@functools.cache
+def variables(path: Path) -> list[Variable]:
+    """The __device__ and __constant__ Variables of a compiled file, as this process holds them."""
+    load(path)
+    found = []
+    at = ctypes.POINTER(ctypes.POINTER(Variable)).in_dll(ctypes.CDLL(str(path)), "cuda_host_variables").contents
+    while at:
+        found.append(at.contents)
+        at = at.contents.next
+    return found
+
+
 def run(path: Path, name: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int,
         arguments: Sequence[object]) -> None:  # fmt: skip
     """Run a kernel of the library at `path` here. arguments: one ctypes value a parameter.
@@ -126,11 +154,14 @@ def run(path: Path, name: str, grid: Sequence[int], block: Sequence[int], shared
 def fault_of(launch: Launch, kernel: str) -> KernelFault | KeyboardInterrupt:
     """The exception for what a Launch reports: a KernelFault, or KeyboardInterrupt."""
     fault = launch.fault
-    if fault.kind == b"interrupted":
-        return KeyboardInterrupt(f"{kernel} was interrupted")
     file, line = fault.file.decode(), fault.line
-    if not line and fault.pc:
-        file, line = _source_line(fault.pc)
+    if not line and fault.library:
+        file, line = _source_line(fault.library.decode(), fault.pc)
+    if fault.kind == b"interrupted":
+        where = f" at {file}:{line}" if line else ""
+        return KeyboardInterrupt(
+            f"{kernel} was interrupted{where} (block {tuple(fault.block)}, thread {tuple(fault.thread)})"
+        )
     text = fault.text.decode(errors="replace")
     return KernelFault(
         fault.kind.decode(),
@@ -144,23 +175,13 @@ def fault_of(launch: Launch, kernel: str) -> KernelFault | KeyboardInterrupt:
     )
 
 
-class _DlInfo(ctypes.Structure):
-    _fields_ = [
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("symbol", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    ]
-
-
-def _source_line(pc):
-    """(file, line) of an instruction of this process, or (None, None)."""
-    info = _DlInfo()
+def _source_line(library, offset):
+    """(file, line) of an instruction at an offset in a library, or (None, None)."""
     tool = shutil.which("addr2line")
-    if not tool or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(pc), ctypes.byref(info)) or not info.file:
+    if not tool:
         return None, None
-    output = subprocess.run(
-        [tool, "-e", info.file.decode(), hex(pc - info.base)], capture_output=True, text=True
-    ).stdout
-    found = re.match(r"(.+):(\d+)", output)
-    return (os.path.normpath(found[1]), int(found[2])) if found else (None, None)
+    output = subprocess.run([tool, "-i", "-e", library, hex(offset)], capture_output=True, text=True).stdout
+    for file, line in re.findall(r"^(.+):(\d+)", output, re.MULTILINE):  # the innermost inlined function first
+        if not os.path.normpath(file).startswith(str(INCLUDE)):
+            return os.path.normpath(file), int(line)
+    return None, None

@@ -40,6 +40,7 @@ class Header(ctypes.Structure):
     _fields_ = [
         ("values", ctypes.c_ubyte * _VALUE_BYTES),
         ("launch", Launch),
+        ("variables", ctypes.c_ulonglong),
         ("argument_count", ctypes.c_int),
         ("region_count", ctypes.c_int),
         ("mark_count", ctypes.c_int),
@@ -108,9 +109,10 @@ class LaunchFile:
     """A launch with its arrays, in a file that has no name: it is gone when both processes have closed it.
 
     args: as given to the kernel. values: their ctypes values. writes: which of them the kernel may write to.
+    variables: the launch.Variables that the kernel may write to.
     """
 
-    def __init__(self, launch, args, values, writes):
+    def __init__(self, launch, args, values, writes, variables):
         if len(args) > MAX_ARGUMENTS:
             raise ValueError(f"a kernel has {len(args)} arguments; the CPU build takes at most {MAX_ARGUMENTS}")
         tensors = [(arg, write) for arg, write in zip(args, writes, strict=True) if isinstance(arg, torch.Tensor)]
@@ -119,6 +121,8 @@ class LaunchFile:
         for span in self.spans:
             offsets.append(size)
             size += _round_up(span.start % 256 + span.end - span.start)
+        self.variables, variables_at = variables, size
+        size += _round_up(sum(variable.size for variable in variables))
         self.file = nameless_file()
         os.ftruncate(self.file.fileno(), size)
         self.memory = mmap.mmap(self.file.fileno(), size)
@@ -126,6 +130,9 @@ class LaunchFile:
         ctypes.memmove(ctypes.byref(header.launch), ctypes.byref(launch), ctypes.sizeof(Launch))
         self._base = ctypes.addressof(header)
 
+        header.variables = variables_at
+        for at, variable in self._variables():
+            ctypes.memmove(at, variable.address, variable.size)
         header.region_count = len(self.spans)
         self.marked = set()
         for index, (span, offset) in enumerate(zip(self.spans, offsets, strict=True)):
@@ -158,9 +165,18 @@ class LaunchFile:
         for span, region in zip(self.spans, self.header.regions, strict=False):
             if span.written:
                 ctypes.memmove(span.start, self._base + region.file_offset + region.lead, span.end - span.start)
+        for at, variable in self._variables():
+            ctypes.memmove(variable.address, at, variable.size)
         ctypes.memmove(launch.shared, self.header.launch.shared, ctypes.sizeof(launch.shared))
         for key in self.marked:
             _unwritten.pop(key, None)
+
+    def _variables(self):
+        """(address of its bytes in this file, the Variable) for each."""
+        at = self._base + self.header.variables
+        for variable in self.variables:
+            yield at, variable
+            at += variable.size
 
     def close(self) -> None:
         """Unmap and close the file, which is gone once the child has closed it too."""

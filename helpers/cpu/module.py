@@ -11,6 +11,8 @@ import torch
 
 from . import child, launch
 from .build import build_kernels
+from .faults import CompileError
+from .refusals import explain
 from .settings import current
 from .source import parameter_names, plain_kernels
 
@@ -41,7 +43,10 @@ class HostModule:
     def library(self, mode: str) -> Path:
         """Path of the shared library for a mode; compiled at the first call."""
         if mode not in self._libraries:
-            self._libraries[mode] = build_kernels(self.source, self.name_expressions, self.defines, mode)
+            try:
+                self._libraries[mode] = build_kernels(self.source, self.name_expressions, self.defines, mode)
+            except CompileError as error:
+                raise CompileError(explain(str(error), self.source)) from None
         return self._libraries[mode]
 
     def get_function(self, name: str) -> HostFunction:
@@ -51,6 +56,22 @@ class HostModule:
                 f"{name!r} is not among the name expressions of {self.source.name}: {', '.join(self.name_expressions)}"
             )
         return HostFunction(self, name)
+
+
+    def variables(self):
+        """The launch.Variables of the source. Every mode starts from the values in this process, and leaves its own."""
+        return launch.variables(self.library("fast"))
+
+    def get_global(self, name):
+        """The launch.Variable (address, size) of a `__device__` or `__constant__` variable, such as "ns::weights".
+
+        Raises ValueError for another name. `helpers.device_variable` makes a tensor of it, on either device.
+        """
+        named = {variable.name.decode(): variable for variable in self.variables()}
+        if name not in named:
+            listed = ", ".join(sorted(named)) or "none"
+            raise ValueError(f"{name!r} is not among the device variables of {self.source.name}: {listed}")
+        return named[name]
 
 
 class HostFunction:
@@ -81,7 +102,8 @@ class HostFunction:
             launch.run(path, self.name, grid, block, shared_mem, values)
         else:
             writes = [kind.kind == _POINTER for kind in self._types]
-            child.run(mode, path, self, grid, block, shared_mem, args, values, writes)
+            variables = [variable for variable in self.module.variables() if not variable.is_const]
+            child.run(mode, path, self, grid, block, shared_mem, args, values, writes, variables)
 
     def parameter(self, position: int) -> str:
         """How messages name a parameter."""

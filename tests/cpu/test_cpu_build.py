@@ -113,13 +113,10 @@ __global__ void kernel(T* out) {
 def test_compile_errors_show_the_sources_own_line():
     with pytest.raises(cpu.CompileError, match=r"inline\.cu:3:\d+: error: .*mistake"):
         compile_cuda('\nextern "C" __global__ void kernel(int* x) {\n  x[0] = mistake;\n}', device="cpu")
-    declaration = "\n" + body("\n__shared__ struct { int a; } s;").strip()
-    with pytest.raises(cpu.CompileError, match=r"inline\.cu:\d+"):
-        compile_cuda(declaration, device="cpu")
 
 
 def test_lines_survive_the_rewriting():
-    text = "a\n__shared__ float x[4],\n    y;\n// __shared__ int z;\nb"
+    text = "int a;\n__shared__ float x[4],\n    y;\n// __shared__ int z;\nb"
     rewritten = rewrite_shared(text, "x.cu").split("\n")
     assert len(rewritten) == 5 and rewritten[3:] == ["// __shared__ int z;", "b"]
     assert "y__slot" in rewritten[1]
@@ -253,7 +250,7 @@ def test_shared_memory_is_poisoned_or_kept(mode):
         run(READ, 2, 64, (out,))
         assert out.view(torch.uint8).eq(0xCB).all()
         with cpu.shared_memory("keep"):
-            run(body("extern __shared__ int all[]; all[t] = 1000 + t;", ""), 1, 64, (), shared_mem=1024)
+            run(body("extern __shared__ int words[]; words[t] = 1000 + t;", ""), 1, 64, (), shared_mem=1024)
             run(READ, 2, 64, (out,))
     assert out.tolist() == [1000 + t for t in range(64)] + [5] * 64
 

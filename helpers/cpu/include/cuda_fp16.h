@@ -1,7 +1,7 @@
 // IEEE half precision on the host: stored as bits, computed in float, rounded to nearest even.
 #pragma once
 
-#include "cuda_host/half_types.h"
+#include "cuda_host/half_math.h"
 
 namespace cuda_host {
 
@@ -28,16 +28,6 @@ inline float half_value(unsigned short half) {
 
 CUDA_HOST_HALF_TYPE(__half, cuda_host::half_bits, cuda_host::half_value)
 using half = __half;
-struct __align__(4) __half2 { __half x, y; };
+CUDA_HOST_HALF_PAIR(__half2, __half)
 using half2 = __half2;
-
-inline __half __float2half(float x) { return __half(x); }
-inline __half __float2half_rn(float x) { return __half(x); }
-inline float __half2float(__half x) { return x; }
-inline unsigned short __half_as_ushort(__half x) { return cuda_host::same_bits<unsigned short>(x); }
-inline short __half_as_short(__half x) { return cuda_host::same_bits<short>(x); }
-inline __half __ushort_as_half(unsigned short x) { return cuda_host::same_bits<__half>(x); }
-inline __half __short_as_half(short x) { return cuda_host::same_bits<__half>(x); }
-inline __half2 __floats2half2_rn(float x, float y) { return {__half(x), __half(y)}; }
-inline float2 __half22float2(__half2 v) { return {v.x, v.y}; }
-inline bool __hisnan(__half x) { return isnan(static_cast<float>(x)); }
+CUDA_HOST_HALF_MATH(__half, __half2, half, half2)

@@ -5,10 +5,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#if defined(__linux__)
-#include <ucontext.h>
-#endif
 
+#include "fiber.h"
 #include "runtime.h"
 
 namespace cuda_host {
@@ -21,7 +19,10 @@ constexpr int kSignalCount = sizeof kSignals / sizeof kSignals[0];
 
 constexpr size_t kSignalStackBytes = 64 * 1024;
 sigjmp_buf before_launch;
-pthread_t launching;
+pthread_t launching;       // the OS thread that runs the kernel
+bool interrupt_wanted;     // Ctrl-C came while no code of the kernel itself ran
+unsigned ticks_since;
+constexpr unsigned kMaxTicksSince = 100;
 struct sigaction old_actions[kSignalCount];
 
 const char* kind_of(int signal) {
@@ -32,16 +33,6 @@ const char* kind_of(int signal) {
         case SIGINT: return "interrupted";
         default: return "illegal instruction";
     }
-}
-
-unsigned long long instruction(const void* context) {
-#if defined(__linux__) && defined(__x86_64__)
-    return static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
-#elif defined(__linux__) && defined(__aarch64__)
-    return static_cast<const ucontext_t*>(context)->uc_mcontext.pc;
-#else
-    return 0;
-#endif
 }
 
 // A signal that came to another thread. An interrupt is meant for the launch: where a worker launches, the system still
@@ -57,11 +48,30 @@ void on_other_thread(int signal) {
 
 void on_signal(int signal, siginfo_t* info, void* context) {
     if (!pthread_equal(pthread_self(), launching)) return on_other_thread(signal);
-    char text[64] = "";
-    if (signal == SIGSEGV || signal == SIGBUS) snprintf(text, sizeof text, "access to address %p", info->si_addr);
-    note_fault(kind_of(signal), text, {nullptr, 0});
+    if (signal == SIGINT && has_ticks() && !is_kernel_code(instruction(context))) {
+        interrupt_wanted = true;  // the next tick knows a line to name
+        return;
+    }
+    char text[160] = "";
+    const char* kind = kind_of(signal);
+    if (signal == SIGSEGV || signal == SIGBUS) {
+        snprintf(text, sizeof text, "access to address %p", info->si_addr);
+        if (is_below_a_stack(info->si_addr)) {
+            kind = "stack overflow";
+            snprintf(text, sizeof text, "the thread's %zu KiB are full: too deep a recursion, or too large local arrays "
+                     "(a GPU gives a thread 512 KiB)", kStackBytes / 1024);
+        }
+    }
+    note_fault(kind, text, {nullptr, 0});
     launch->fault.address = reinterpret_cast<unsigned long long>(info->si_addr);
     launch->fault.pc = instruction(context);
+    siglongjmp(before_launch, 1);
+}
+
+void interrupt_if_wanted(unsigned long long pc) {
+    if (!interrupt_wanted || (!is_kernel_code(pc) && ++ticks_since < kMaxTicksSince)) return;
+    note_fault(kind_of(SIGINT), "", {nullptr, 0});
+    launch->fault.pc = is_kernel_code(pc) ? pc : 0;
     siglongjmp(before_launch, 1);
 }
 
@@ -75,18 +85,24 @@ extern "C" int cuda_host_run(cuda_host::Invoke kernel, void** arguments, cuda_ho
     static char signal_stack[kSignalStackBytes];
     cuda_host::launch = launch;
     begin_shared(false);
+    launching = pthread_self();
+    interrupt_wanted = false;
+    ticks_since = 0;
+    at_tick = interrupt_if_wanted;
 
     stack_t stack = {}, old_stack;
     stack.ss_sp = signal_stack;
     stack.ss_size = kSignalStackBytes;
     sigaltstack(&stack, &old_stack);
-    launching = pthread_self();
     struct sigaction action = {};
     action.sa_sigaction = on_signal;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     for (int i = 0; i < kSignalCount; ++i) sigaction(kSignals[i], &action, &old_actions[i]);
 
     if (!sigsetjmp(before_launch, 1)) cuda_host_run_blocks(kernel, arguments);
+    end_ticks();
+    if (interrupt_wanted) note_fault(kind_of(SIGINT), "", {nullptr, 0});  // it came too late for a tick
+    if (unsigned long long pc = launch->fault.pc; pc && !launch->fault.library[0]) note_instruction(pc);
 
     for (int i = 0; i < kSignalCount; ++i) sigaction(kSignals[i], &old_actions[i], nullptr);
     sigaltstack(&old_stack, nullptr);

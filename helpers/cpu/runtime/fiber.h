@@ -5,7 +5,8 @@
 
 namespace cuda_host {
 
-constexpr size_t kStackBytes = 64 * 1024;
+// A GPU gives a thread up to 512 KiB of local memory. What a kernel doesn't touch costs no memory here.
+constexpr size_t kStackBytes = 640 * 1024;
 
 }  // namespace cuda_host
 

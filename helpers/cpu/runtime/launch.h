@@ -16,7 +16,8 @@ struct Fault {
     int line;
     unsigned block[3], thread[3];
     unsigned long long address;  // of an illegal access
-    unsigned long long pc;       // of the instruction, where the line is not known
+    char library[512];           // where the line is not known: the instruction is in this file,
+    unsigned long long pc;       // at this offset
 };
 
 struct SlotPlace {  // where a __shared__ variable of the current block lies

@@ -30,6 +30,7 @@ struct Mark {  // bytes that nobody has written yet
 struct LaunchFile {
     alignas(16) unsigned char values[4096];  // of the arguments that are no pointers
     Launch launch;
+    unsigned long long variables;  // offset in the file of the bytes of all __device__ variables, one behind another
     int argument_count, region_count, mark_count;
     Argument arguments[kMaxArguments];
     Region regions[kMaxArguments];

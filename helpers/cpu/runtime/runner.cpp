@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #if defined(__linux__)
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "../include/cuda_host/entry.h"
+#include "../include/cuda_host/variables.h"
 #include "launch_file.h"
 #include "runtime.h"
 #include "sanitizers.h"
@@ -60,6 +62,23 @@ char* at(const Region& region, unsigned long long offset) {
     return reinterpret_cast<char*>(region.address) + offset;
 }
 
+enum class Way { In, Out };
+
+// The __device__ variables, from the launch file and back: they outlive this process.
+void carry_variables(const DeviceVariable* first, off_t offset, int file, Way way) {
+    tell::Unwatched unwatched;
+    size_t bytes = 0;
+    for (auto* variable = first; variable; variable = variable->next)
+        if (!variable->is_const) bytes += variable->size;
+    if (!bytes) return;
+    char* at = static_cast<char*>(check(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, offset)));
+    for (auto* variable = first; variable; variable = variable->next) {
+        if (variable->is_const) continue;
+        way == Way::In ? memcpy(variable->address, at, variable->size) : memcpy(at, variable->address, variable->size);
+        at += variable->size;
+    }
+}
+
 // The end of an MSan run: a written array must not hold bytes that come from nowhere. Copies alone are no
 // error for MSan, so nothing else would tell.
 void check_results(const LaunchFile& file) {
@@ -97,7 +116,9 @@ int main(int count, char** words) {
     void* library = dlopen(words[2], RTLD_NOW);
     if (!library) give_up(dlerror());
     const auto* kernels = static_cast<const Kernel*>(dlsym(library, "cuda_host_kernels"));
-    if (!kernels) give_up("the library has no kernels");
+    auto* const* variables = static_cast<const DeviceVariable***>(dlsym(library, "cuda_host_variables"));
+    if (!kernels || !variables) give_up("the library has no kernels");
+    carry_variables(**variables, static_cast<off_t>(file.variables), descriptor, Way::In);
 
     for (int i = 0; i < file.region_count; ++i) map_region(file.regions[i], descriptor);
     for (int i = 0; i < file.mark_count; ++i)
@@ -117,6 +138,7 @@ int main(int count, char** words) {
     begin_shared(true);
     cuda_host_run_blocks(kernels[atoi(words[3])].invoke, values);
     fflush(stdout);  // what the kernel printed
+    carry_variables(**variables, static_cast<off_t>(file.variables), descriptor, Way::Out);
     if (!launch->fault.kind[0]) check_results(file);
     _exit(0);
 }

@@ -1,17 +1,16 @@
-// The scheduler: blocks one after another, one fiber a CUDA thread, one OS thread.
+// The scheduler: one OS thread, one fiber a CUDA thread, blocks one after another while none waits for another.
 //
-// A thread runs until it waits at a barrier or a warp operation. The last one to come sets the others free.
-// When no thread can run and not all have finished, the block can never finish: that is reported.
+// A thread runs until it waits at a barrier or a warp operation, or is seen to spin (spinning.cpp). The last one to
+// come to a barrier sets the others free. A block in which all do nothing but spin makes room for the next block, and
+// the blocks under way then take turns. When no thread can run and not all have finished, the block can never finish:
+// that is reported (waiting.cpp).
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include "../include/cuda_host/types.h"
-#include "fiber.h"
-#include "runtime.h"
-#include "sanitizers.h"
+#include "block.h"
 #include "warp_values.h"
 
 uint3 threadIdx, blockIdx;
@@ -20,56 +19,21 @@ dim3 blockDim, gridDim;
 namespace cuda_host {
 
 Launch* launch;
+Block* block;
+Thread* current;
+unsigned thread_count;
+unsigned long long switches;
+bool changed;
 
 namespace {
 
-struct Fiber {
-    Context context;
-    char* stack = nullptr;
-    size_t stack_bytes = 0;
-    void* tsan = nullptr;
-    Fiber* next_free = nullptr;
-};
-
-struct Thread {
-    uint3 index;
-    Fiber* fiber;  // null before its first step
-    // What it waits for; name is null while it can run.
-    const char* name;
-    Where where;
-    WarpOp op;
-    unsigned mask;
-    Exchange* exchange;  // null at a barrier of the block
-    void* meeting;
-    bool yes;  // its vote at a barrier
-    Vote vote;
-};
-
-struct Warp {
-    unsigned live, ready, waiting;  // lanes; waiting: at a warp operation
-    unsigned meetings;
-    char meeting[64];  // addresses that stand for one __syncwarp each
-};
-
-Thread threads[kMaxThreads];
-Warp warps[kMaxWarps];
-unsigned ready_warps;          // warps with a ready lane
-unsigned thread_count, live_threads, arrived_threads, yes_votes;
-Thread* first_arrived;
-unsigned long long barriers;   // completed so far
-char barrier_meeting[2];       // even and odd barriers: see block_barrier
-
-Thread* current;
 unsigned current_warp;
-Fiber main_fiber;
-Fiber* free_fibers;
 Invoke kernel;
 void** arguments;
 unsigned long long random_state;
 
-unsigned number(const Thread* thread) { return static_cast<unsigned>(thread - threads); }
-unsigned warp_of(const Thread* thread) { return number(thread) / kWarp; }
-unsigned lane_bit(const Thread* thread) { return 1u << number(thread) % kWarp; }
+Block* blocks[kMaxBlocks];  // those under way come first, the rest are kept for later
+unsigned block_count;
 
 unsigned next_random() {  // xorshift64*
     random_state ^= random_state >> 12;
@@ -90,88 +54,15 @@ unsigned choose(unsigned bits) {
     }
 }
 
-void make_ready(Thread& thread) {
-    thread.name = nullptr;
-    warps[warp_of(&thread)].ready |= lane_bit(&thread);
-    ready_warps |= 1u << warp_of(&thread);
-}
+bool same(const char* one, const char* other) { return one == other || !strcmp(one, other); }
 
-void make_waiting(Thread& thread) {
-    Warp& warp = warps[warp_of(&thread)];
-    warp.ready &= ~lane_bit(&thread);
-    if (!warp.ready) ready_warps &= ~(1u << warp_of(&thread));
-}
-
-// ---- fibers --------------------------------------------------------------------------------------------
-
-void run_threads();
-
-Fiber* take_fiber() {
-    Fiber* fiber = free_fibers;
-    free_fibers = fiber->next_free;
-    fiber->context.prepare(fiber->stack, run_threads);
-    return fiber;
-}
-
-void give_fiber(Fiber* fiber) {
-    fiber->next_free = free_fibers;
-    free_fibers = fiber;
-}
-
-// Fibers [first, first + kMaxThreads), made once. A guard page below each stack catches an overflow.
-// ThreadSanitizer needs a fiber for each thread, and other ones in the next block: between neighbouring
-// blocks nothing is ordered. So it gets two sets.
-void prepare_fibers() {
-    constexpr size_t kSets = tell::kFiberIsThread ? 2 : 1, kPage = 16 * 1024, kStep = kStackBytes + kPage;
-    static Fiber* fibers;
-    if (!fibers) {
-        fibers = static_cast<Fiber*>(calloc(kSets * kMaxThreads, sizeof(Fiber)));
-        char* memory = static_cast<char*>(mmap(nullptr, kSets * kMaxThreads * kStep, PROT_READ | PROT_WRITE,
-                                               MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0));
-        if (!fibers || memory == MAP_FAILED) abort();
-        for (size_t i = 0; i < kSets * kMaxThreads; ++i) {
-            mprotect(memory + i * kStep, kPage, PROT_NONE);
-            fibers[i].stack = memory + i * kStep + kPage;
-            fibers[i].stack_bytes = kStackBytes;
-        }
-        main_fiber.tsan = tell::this_fiber();
-    }
-    static size_t set;
-    set = (set + 1) % kSets;
-    free_fibers = nullptr;
-    for (size_t i = kMaxThreads; i-- > 0;) give_fiber(&fibers[set * kMaxThreads + i]);
-    if (tell::kFiberIsThread)
-        for (size_t i = 0; i < thread_count; ++i) {
-            threads[i].fiber = take_fiber();
-            if (!threads[i].fiber->tsan) threads[i].fiber->tsan = tell::new_fiber();
-        }
-}
-
-void become(Thread* thread) {
+void resume(Fiber& from, Thread* thread) {
+    ++switches;
     current = thread;
     current_warp = warp_of(thread);
     threadIdx = thread->index;
-}
-
-void switch_fiber(Fiber& from, Fiber& to) {
-    tell::leaving_for(to.stack, to.stack_bytes);
-    tell::switch_to(to.tsan);
-    switch_context(from.context, to.context);
-    tell::arrived(nullptr, nullptr);
-}
-
-void resume(Fiber& from, Thread* thread) {
-    become(thread);
     if (!thread->fiber) thread->fiber = take_fiber();
     if (thread->fiber != &from) switch_fiber(from, *thread->fiber);
-}
-
-// The next thread to run: one of the same warp while there is one, unless the order is random.
-Thread* next_ready() {
-    if (!ready_warps) return nullptr;
-    bool stay = launch->order != Random && ready_warps >> current_warp & 1;
-    unsigned warp = stay ? current_warp : choose(ready_warps);
-    return &threads[warp * kWarp + choose(warps[warp].ready)];
 }
 
 [[noreturn]] void leave_block() {
@@ -179,104 +70,111 @@ Thread* next_ready() {
     __builtin_unreachable();
 }
 
-// ---- reports -------------------------------------------------------------------------------------------
-
-[[noreturn]] void stuck() {
-    // Every live thread waits, and a full barrier would have opened: some lane waits for lanes that can't come.
-    Thread* waiting = nullptr;
-    for (unsigned i = 0; i < thread_count && !waiting; ++i)
-        if (threads[i].name && threads[i].exchange) waiting = &threads[i];
-    Warp& warp = warps[warp_of(waiting)];
-    Thread* absent = nullptr;
-    for (unsigned i = 0; i < kWarp && !absent; ++i) {
-        Thread& other = threads[warp_of(waiting) * kWarp + i];
-        bool here = other.exchange && other.op == waiting->op && other.mask == waiting->mask;
-        if ((warp.live & waiting->mask) >> i & 1 && !here) absent = &other;
+// No lane of the warp can come any more: those that have come to the same __activemask are together there.
+void end_gathering(Warp& warp) {
+    Thread* lanes = &block->threads[current_warp * kWarp];
+    while (warp.gathering) {
+        const Where site = lanes[__builtin_ctz(warp.gathering)].where;
+        unsigned together = 0;
+        for (unsigned rest = warp.gathering; rest; rest &= rest - 1) {
+            const Where& other = lanes[__builtin_ctz(rest)].where;
+            if (other.line == site.line && same(other.file, site.file)) together |= rest & -rest;
+        }
+        warp.gathering &= ~together;
+        for (unsigned rest = together; rest; rest &= rest - 1) {
+            lanes[__builtin_ctz(rest)].mask = together;
+            make_ready(lanes[__builtin_ctz(rest)]);
+        }
     }
-    const char* kind = "deadlock";  // the other lane waits for the whole block, which waits for this one
-    if (absent->exchange)
-        kind = absent->where.line == waiting->where.line && absent->op == waiting->op ? "wrong mask" : "absent lanes";
-    char text[sizeof launch->fault.text];
-    int length = snprintf(text, sizeof text, "lane %u waits in %s (mask 0x%08x, line %d) for lane %u, which waits in %s (",
-                          number(waiting) % kWarp, waiting->name, waiting->mask, waiting->where.line,
-                          number(absent) % kWarp, absent->name);
-    if (absent->exchange) length += snprintf(text + length, sizeof text - length, "mask 0x%08x, ", absent->mask);
-    snprintf(text + length, sizeof text - length, "line %d)", absent->where.line);
-    threadIdx = waiting->index;
-    fault(kind, text, waiting->where);
+    changed = true;
 }
 
-[[noreturn]] void divergent(const Thread& one, const Thread& other) {
-    char text[sizeof launch->fault.text];
-    snprintf(text, sizeof text, "thread (%u, %u, %u) waits in %s at line %d, thread (%u, %u, %u) in %s at line %d",
-             one.index.x, one.index.y, one.index.z, one.name, one.where.line, other.index.x, other.index.y,
-             other.index.z, other.name, other.where.line);
-    fault("divergent barrier", text, other.where);
+// The next thread to run: one of the same warp while there is one, unless the order is random.
+Thread* next_ready() {
+    Warp& mine = block->warps[current_warp];
+    if (mine.gathering && !mine.ready) end_gathering(mine);
+    if (!block->ready_warps) return nullptr;
+    bool stay = launch->order != Random && block->ready_warps >> current_warp & 1;
+    unsigned warp = stay ? current_warp : choose(block->ready_warps);
+    return &block->threads[warp * kWarp + choose(block->warps[warp].ready)];
 }
 
-// ---- waiting -------------------------------------------------------------------------------------------
-
-// The current thread can't go on. Returns when it is its turn again.
-void wait_for_turn() {
-    Thread* me = current;
-    Thread* next = next_ready();
-    if (!next) stuck();
-    resume(*me->fiber, next);
+// The next thread when the current one can't go on or has ended; null when it is another block's turn.
+Thread* next_thread() {
+    if (Thread* next = next_ready()) return next;
+    if (!block->resting_threads) stuck();
+    return next_resting();
 }
 
 void open_barrier() {
-    Vote vote = {yes_votes, arrived_threads};
-    arrived_threads = yes_votes = 0;
-    ++barriers;
+    Vote vote = {block->yes_votes, block->arrived_threads};
+    block->arrived_threads = block->yes_votes = 0;
+    ++block->barriers;
+    changed = true;
     for (unsigned i = 0; i < thread_count; ++i)
-        if (threads[i].name) {
-            threads[i].vote = vote;
-            make_ready(threads[i]);
+        if (block->threads[i].name) {
+            block->threads[i].vote = vote;
+            make_ready(block->threads[i]);
         }
-    current_warp = choose(ready_warps);  // where the search for the next thread starts
+    current_warp = choose(block->ready_warps);  // where the search for the next thread starts
 }
 
 // Completes the operation that `thread` waits in, if every live lane of its mask is there.
 bool complete(const Thread& thread) {
     unsigned w = warp_of(&thread), here = 0;
-    Thread* lanes = &threads[w * kWarp];
-    unsigned wanted = thread.mask & warps[w].live;
-    if ((warps[w].waiting & wanted) != wanted) return false;
+    Thread* lanes = &block->threads[w * kWarp];
+    Warp& warp = block->warps[w];
+    unsigned wanted = thread.mask & warp.live;
+    if ((warp.waiting & wanted) != wanted) return false;
     for (unsigned rest = wanted; rest; rest &= rest - 1) {
         const Thread& other = lanes[__builtin_ctz(rest)];
         if (other.op == thread.op && other.mask == thread.mask) here |= rest & -rest;
     }
     if (here != wanted) return false;
     exchange_values(thread.op, wanted, [&](unsigned lane) -> Exchange& { return *lanes[lane].exchange; });
-    warps[w].waiting &= ~wanted;
+    warp.waiting &= ~wanted;
     for (unsigned rest = wanted; rest; rest &= rest - 1) {
         Thread& other = lanes[__builtin_ctz(rest)];
         other.exchange = nullptr;
         make_ready(other);
     }
+    changed = true;
     return true;
 }
 
-// The address whose releases and acquires order the threads of one __syncwarp, and of no other.
-void* find_meeting(const Thread& thread) {
-    Warp& warp = warps[warp_of(&thread)];
+// The addresses whose releases and acquires order the threads of one __syncwarp, and of no other.
+char* find_meeting(const Thread& thread) {
+    unsigned w = warp_of(&thread);
+    Warp& warp = block->warps[w];
     for (unsigned rest = warp.waiting; rest; rest &= rest - 1) {
-        Thread& other = threads[warp_of(&thread) * kWarp + __builtin_ctz(rest)];
-        if (&other != &thread && other.op == WarpOp::Sync && other.mask == thread.mask) return other.meeting;
+        Thread& other = block->threads[w * kWarp + __builtin_ctz(rest)];
+        if (&other != &thread && other.op == WarpOp::Sync && other.mask == thread.mask)
+            return static_cast<char*>(other.meeting);
     }
-    return &warp.meeting[warp.meetings++ % sizeof warp.meeting];
+    return &block->meetings->warp[w][0][warp.meetings++ % sizeof block->meetings->warp[w][0]];
+}
+
+// What a thread has done comes before what the others do after the same meeting; so does what its fences cover.
+void come_to(char* meeting, char* for_fences) {
+    tell::release(meeting);
+    if (block->fenced) current->fiber->clocks.publish(for_fences);
+}
+void go_from(char* meeting, char* for_fences) {
+    tell::acquire(meeting);
+    if (block->fenced) current->fiber->clocks.pass_on(for_fences);
 }
 
 // Takes the current thread, whose kernel has returned, out of the block.
 void finish_thread() {
-    Warp& warp = warps[current_warp];
+    Warp& warp = block->warps[current_warp];
     make_waiting(*current);
     warp.live &= ~lane_bit(current);
-    --live_threads;
+    --block->live_threads;
+    changed = true;
     // Others may have waited for nobody but this one.
     for (unsigned rest = warp.waiting; rest; rest &= rest - 1)
-        if (complete(threads[current_warp * kWarp + __builtin_ctz(rest)])) break;
-    if (live_threads && arrived_threads == live_threads) open_barrier();
+        if (complete(block->threads[current_warp * kWarp + __builtin_ctz(rest)])) break;
+    if (block->live_threads && block->arrived_threads == block->live_threads) open_barrier();
 }
 
 // What a fiber does: a thread that has finished hands its stack to one that hasn't started. A kernel without
@@ -293,9 +191,9 @@ void run_threads() {
         kernel(arguments);
         Fiber* mine = current->fiber;
         finish_thread();
-        Thread* next = next_ready();
+        Thread* next = block->live_threads ? next_thread() : nullptr;
         if (!next) {
-            if (live_threads) stuck();
+            give_fiber(mine);
             leave_block();
         }
         if (next->fiber || tell::kFiberIsThread) {
@@ -304,43 +202,122 @@ void run_threads() {
             __builtin_unreachable();
         }
         next->fiber = mine;
-        become(next);
+        resume(*mine, next);
     }
 }
 
-void run_block(unsigned long long block) {
-    blockIdx = {static_cast<unsigned>(block % gridDim.x), static_cast<unsigned>(block / gridDim.x % gridDim.y),
-                static_cast<unsigned>(block / gridDim.x / gridDim.y)};
-    live_threads = thread_count;
-    arrived_threads = yes_votes = 0;
-    ready_warps = 0;
+// ---- blocks --------------------------------------------------------------------------------------------
+
+unsigned long long gcd(unsigned long long a, unsigned long long b) { return b ? gcd(b, a % b) : a; }
+
+// The numbers of the blocks in the launch's order. Random: a stride without a common divisor visits each once.
+struct Blocks {
+    unsigned long long count = 1ull * gridDim.x * gridDim.y * gridDim.z, left = count, stride = 1, next = 0;
+
+    Blocks() {
+        if (launch->order == Reverse) stride = next = count - 1;
+        if (launch->order == Random) {
+            next = next_random() % count;
+            do stride = 1 + next_random() % count;
+            while (gcd(stride, count) != 1);
+        }
+    }
+    unsigned long long take() {
+        unsigned long long taken = next;
+        next = (next + stride) % count;
+        --left;
+        return taken;
+    }
+};
+
+void start_block(unsigned long long number) {
+    Block*& place = blocks[block_count++];
+    if (!place) place = static_cast<Block*>(calloc(1, sizeof(Block)));
+    if (!place) abort();
+    block = place;
+    block->index = {static_cast<unsigned>(number % gridDim.x), static_cast<unsigned>(number / gridDim.x % gridDim.y),
+                    static_cast<unsigned>(number / gridDim.x / gridDim.y)};
+    block->live_threads = thread_count;
+    block->arrived_threads = block->yes_votes = block->resting_threads = block->turns = block->cursor = 0;
+    block->ready_warps = 0;
+    block->fenced = block->downwards = false;
     unsigned i = 0;
     for (unsigned z = 0; z < blockDim.z; ++z)
         for (unsigned y = 0; y < blockDim.y; ++y)
             for (unsigned x = 0; x < blockDim.x; ++x) {
-                Thread& thread = threads[i++];
+                Thread& thread = block->threads[i];
                 thread.index = {x, y, z};
+                thread.number = i++;
                 thread.fiber = nullptr;
                 thread.name = nullptr;
                 thread.exchange = nullptr;
             }
     for (unsigned w = 0; w * kWarp < thread_count; ++w) {
         unsigned lanes = thread_count - w * kWarp;
-        warps[w].live = warps[w].ready = lanes >= kWarp ? ~0u : (1u << lanes) - 1;
-        warps[w].waiting = 0;
-        ready_warps |= 1u << w;
+        Warp& warp = block->warps[w];
+        warp.live = warp.ready = lanes >= kWarp ? ~0u : (1u << lanes) - 1;
+        warp.waiting = warp.gathering = warp.resting = 0;
+        block->ready_warps |= 1u << w;
     }
-    if (tell::kFiberIsThread) prepare_fibers();
-    begin_block_shared();
-    current_warp = choose(ready_warps);
-    resume(main_fiber, next_ready());
-    give_fiber(current->fiber);  // the last one, which came back here
-    end_block_shared();
+    changed = true;
+    blockIdx = block->index;
+    block->shared = begin_block_shared();
+    block->meetings = static_cast<Meetings*>(new_meetings(block->shared));
+    current_warp = choose(block->ready_warps);
 }
 
-unsigned long long gcd(unsigned long long a, unsigned long long b) { return b ? gcd(b, a % b) : a; }
+void end_block(unsigned place) {
+    end_block_shared(block->shared);
+    blocks[place] = blocks[--block_count];
+    blocks[block_count] = block;
+}
+
+void run_blocks() {
+    Blocks grid;
+    unsigned place = 0;  // of the block whose turn it is
+    bool make_room = true;
+    while ((grid.left || block_count) && !launch->fault.kind[0]) {
+        if (make_room && grid.left && block_count < blocks_with_fibers()) {
+            place = block_count;
+            start_block(grid.take());
+        } else {
+            place = (place + 1) % block_count;
+            block = blocks[place];
+            blockIdx = block->index;
+            enter_block_shared(block->shared);
+            current_warp = 0;
+        }
+        Thread* next = next_ready();
+        resume(main_fiber, next ? next : next_resting());
+        // The block has ended, or a fault has ended it, or its threads do nothing but spin.
+        if (launch->fault.kind[0]) return;
+        make_room = !block->live_threads ? block_count == 1 : makes_room(*block);
+        if (!block->live_threads) end_block(place);
+        if (block_count && will_spin_for_ever(blocks, block_count)) note_endless_spinning(blocks, block_count, grid.left);
+    }
+}
 
 }  // namespace
+
+void make_ready(Thread& thread) {
+    thread.name = nullptr;
+    block->warps[warp_of(&thread)].ready |= lane_bit(&thread);
+    block->ready_warps |= 1u << warp_of(&thread);
+}
+
+void make_waiting(Thread& thread) {
+    Warp& warp = block->warps[warp_of(&thread)];
+    warp.ready &= ~lane_bit(&thread);
+    if (!warp.ready) block->ready_warps &= ~(1u << warp_of(&thread));
+}
+
+void wait_for_turn() {
+    Thread* me = current;
+    if (Thread* next = next_thread())
+        resume(*me->fiber, next);
+    else
+        switch_fiber(*me->fiber, main_fiber);
+}
 
 void note_fault(const char* kind, const char* text, Where where) {
     Fault& fault = launch->fault;
@@ -353,26 +330,33 @@ void note_fault(const char* kind, const char* text, Where where) {
     strncpy(fault.kind, kind, sizeof fault.kind - 1);
 }
 
+void note_instruction(unsigned long long pc) {
+    Dl_info info;
+    if (!dladdr(reinterpret_cast<void*>(pc), &info) || !info.dli_fname) return;
+    strncpy(launch->fault.library, info.dli_fname, sizeof launch->fault.library - 1);
+    launch->fault.pc = pc - reinterpret_cast<unsigned long long>(info.dli_fbase);
+}
+
 // ---- what kernels call ---------------------------------------------------------------------------------
 
 Vote block_barrier(const char* name, bool yes, Where where) {
     Thread& me = *current;
     me.name = name;
     me.where = where;
-    if (arrived_threads == 0)
-        first_arrived = &me;
-    else if (first_arrived->where.line != where.line || strcmp(first_arrived->name, name))
-        divergent(*first_arrived, me);
-    ++arrived_threads;
-    yes_votes += yes;
-    // Two addresses in turn: a thread that runs ahead to the next barrier must not be taken for one that
+    if (block->arrived_threads == 0)
+        block->first_arrived = &me;
+    else if (block->first_arrived->where.line != where.line || !same(block->first_arrived->name, name))
+        divergent(*block->first_arrived, me);
+    ++block->arrived_threads;
+    block->yes_votes += yes;
+    // Two pairs of addresses in turn: a thread that runs ahead to the next barrier must not be taken for one that
     // came to this barrier.
-    void* meeting = &barrier_meeting[barriers % 2];
-    tell::release(meeting);
+    char* meeting = block->meetings->barrier[block->barriers % 2];
+    come_to(meeting, meeting + 1);
     make_waiting(me);
-    if (arrived_threads == live_threads) open_barrier();
+    if (block->arrived_threads == block->live_threads) open_barrier();
     wait_for_turn();
-    tell::acquire(meeting);
+    go_from(meeting, meeting + 1);
     return me.vote;
 }
 
@@ -380,7 +364,7 @@ void warp_operation(const char* name, WarpOp op, unsigned mask, Exchange& mine, 
     Thread& me = *current;
     if (!(mask & lane_bit(&me))) {
         char text[128];
-        snprintf(text, sizeof text, "lane %u calls %s with mask 0x%08x, which leaves it out", number(&me) % kWarp, name, mask);
+        snprintf(text, sizeof text, "lane %u calls %s with mask 0x%08x, which leaves it out", me.number % kWarp, name, mask);
         fault("wrong mask", text, where);
     }
     me.name = name;
@@ -388,26 +372,26 @@ void warp_operation(const char* name, WarpOp op, unsigned mask, Exchange& mine, 
     me.op = op;
     me.mask = mask;
     me.exchange = &mine;
+    char* meeting = nullptr;
     if (op == WarpOp::Sync && tell::kFiberIsThread) {
-        me.meeting = find_meeting(me);
-        tell::release(me.meeting);
+        me.meeting = meeting = find_meeting(me);
+        come_to(meeting, meeting + sizeof block->meetings->warp[0][0]);
     }
-    warps[current_warp].waiting |= lane_bit(&me);
+    block->warps[current_warp].waiting |= lane_bit(&me);
     make_waiting(me);
     if (!complete(me)) wait_for_turn();
-    if (op == WarpOp::Sync && tell::kFiberIsThread) tell::acquire(me.meeting);
+    if (meeting) go_from(meeting, meeting + sizeof block->meetings->warp[0][0]);
 }
 
-void yield() {
+unsigned lanes_together(Where where) {
     Thread& me = *current;
+    me.name = "__activemask";
+    me.where = where;
+    block->warps[current_warp].gathering |= lane_bit(&me);
     make_waiting(me);
-    Thread* next = next_ready();
-    make_ready(me);
-    if (next) resume(*me.fiber, next);
+    wait_for_turn();
+    return me.mask;
 }
-
-// The lanes that could run beside this one: those that wait nowhere.
-unsigned active_lanes() { return warps[current_warp].ready; }
 
 void fault(const char* kind, const char* text, Where where) {
     note_fault(kind, text, where);
@@ -424,18 +408,9 @@ extern "C" void cuda_host_run_blocks(cuda_host::Invoke kernel_entry, void** kern
     blockDim = dim3(launch->block[0], launch->block[1], launch->block[2]);
     thread_count = blockDim.x * blockDim.y * blockDim.z;
     random_state = launch->seed * 0x9e3779b97f4a7c15ull | 1;
-    if (!tell::kFiberIsThread) prepare_fibers();
-
-    // Blocks in the order too. Random: a stride without a common divisor visits each block once.
-    unsigned long long blocks = 1ull * gridDim.x * gridDim.y * gridDim.z, stride = 1, block = 0;
-    if (launch->order == Reverse) stride = block = blocks - 1;
-    if (launch->order == Random) {
-        block = next_random() % blocks;
-        do stride = 1 + next_random() % blocks;
-        while (gcd(stride, blocks) != 1);
-    }
-    for (unsigned long long done = 0; done < blocks && !launch->fault.kind[0]; ++done) {
-        run_block(block);
-        block = (block + stride) % blocks;
-    }
+    block_count = 0;
+    prepare_fibers(run_threads);
+    begin_ticks(reinterpret_cast<void*>(kernel));
+    run_blocks();
+    end_ticks();
 }

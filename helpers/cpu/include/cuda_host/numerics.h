@@ -48,19 +48,25 @@ inline double __longlong_as_double(long long x) { return cuda_host::same_bits<do
 
 // ---- arithmetic ----------------------------------------------------------------------------------------
 template <class A, class B>
-constexpr std::common_type_t<A, B> min(A a, B b) { return b < a ? b : a; }
+constexpr std::common_type_t<A, B> min(A a, B b) {
+    using T = std::common_type_t<A, B>;
+    if constexpr (std::is_floating_point_v<T>)  // of a number and NaN: the number
+        return sizeof(T) == 4 ? static_cast<T>(__builtin_fminf(a, b)) : static_cast<T>(__builtin_fmin(a, b));
+    else
+        return static_cast<T>(b) < static_cast<T>(a) ? b : a;
+}
 template <class A, class B>
-constexpr std::common_type_t<A, B> max(A a, B b) { return a < b ? b : a; }
-inline float min(float a, float b) { return fminf(a, b); }
-inline float max(float a, float b) { return fmaxf(a, b); }
+constexpr std::common_type_t<A, B> max(A a, B b) {
+    using T = std::common_type_t<A, B>;
+    if constexpr (std::is_floating_point_v<T>)
+        return sizeof(T) == 4 ? static_cast<T>(__builtin_fmaxf(a, b)) : static_cast<T>(__builtin_fmax(a, b));
+    else
+        return static_cast<T>(a) < static_cast<T>(b) ? b : a;
+}
 
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __saturatef(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }
 inline float __fdividef(float a, float b) { return a / b; }
-inline float __frcp_rn(float x) { return 1.0f / x; }
-inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
 // Macros, because glibc's math.h declares functions of these names.
 #define __expf(x) expf(x)
 #define __exp10f(x) powf(10.0f, x)

@@ -36,10 +36,21 @@ void warp_operation(const char* name, WarpOp op, unsigned mask, Exchange& mine, 
 // Waits until every live thread of the block has come to the same barrier.
 Vote block_barrier(const char* name, bool yes, Where where);
 
-// Lets the other threads of the block run.
-void yield();
+// The lanes of this one's warp that come to the same place before any of them goes on.
+unsigned lanes_together(Where where);
 
-unsigned active_lanes();
+// A thread that waits for another one's write lets the others run: at once, or when it has found the same value at
+// the same address again and again. address: null for a fence. pc: the instruction, where the line is not known.
+void spin(Where where);
+void found_unchanged(const void* address, unsigned long long value, Where where, const void* pc = nullptr);
+extern bool changed;  // set by what could end another thread's wait
+
+// For ThreadSanitizer. change: sets `changed`, which would be a race of its own there.
+void change();
+void fence(Where where);
+void begin_atomic(void* address);
+void end_atomic();
+
 void* shared_slot(SharedSlot& slot, unsigned long size, unsigned long alignment);
 void* dynamic_shared();
 

@@ -49,7 +49,7 @@ inline void __syncwarp(unsigned mask = 0xffffffffu, CUDA_HOST_HERE) {
     cuda_host::Exchange mine;
     cuda_host::warp_operation("__syncwarp", cuda_host::WarpOp::Sync, mask, mine, where);
 }
-inline unsigned __activemask() { return cuda_host::active_lanes(); }
+inline unsigned __activemask(CUDA_HOST_HERE) { return cuda_host::lanes_together(where); }
 inline unsigned __ballot_sync(unsigned mask, int predicate, CUDA_HOST_HERE) {
     return static_cast<unsigned>(cuda_host::vote("__ballot_sync", mask, predicate, where).result);
 }
@@ -109,12 +109,15 @@ CUDA_HOST_REDUCE(unsigned, __reduce_or_sync, Or)
 CUDA_HOST_REDUCE(unsigned, __reduce_xor_sync, Xor)
 
 // ---- memory --------------------------------------------------------------------------------------------
-// Fences need no code: one thread runs at a time. They order nothing for ThreadSanitizer either, because a
-// fence alone does not publish data.
-inline void __threadfence() {}
-inline void __threadfence_block() {}
-inline void __threadfence_system() {}
-inline void __nanosleep(unsigned) { cuda_host::yield(); }
+// One thread runs at a time, so a fence needs no code. ThreadSanitizer has to be told: see ../../runtime/order.cpp.
+#if defined(__SANITIZE_THREAD__)
+inline void __threadfence(CUDA_HOST_HERE) { cuda_host::fence(where); }
+#else
+inline void __threadfence(CUDA_HOST_HERE) { cuda_host::found_unchanged(nullptr, 0, where); }
+#endif
+inline void __threadfence_block(CUDA_HOST_HERE) { __threadfence(where); }
+inline void __threadfence_system(CUDA_HOST_HERE) { __threadfence(where); }
+inline void __nanosleep(unsigned, CUDA_HOST_HERE) { cuda_host::spin(where); }
 
 // Real atomics, and relaxed, as CUDA's are: a race detector then knows them and learns no order from them.
 namespace cuda_host {
@@ -124,60 +127,71 @@ struct same { using type = T; };  // keeps a second argument out of template ded
 template <class T>
 using same_t = typename same<T>::type;
 
+inline void before_atomic([[maybe_unused]] void* address) {
+#if defined(__SANITIZE_THREAD__)
+    begin_atomic(address);
+#endif
+}
+
+// An atomic that leaves what it finds may be the wait for another thread.
+template <class T>
+T after_atomic(T* address, T old, bool has_changed, Where where) {
+#if defined(__SANITIZE_THREAD__)
+    end_atomic();
+#endif
+    if (!has_changed) {
+        unsigned long long value = 0;
+        __builtin_memcpy(&value, &old, sizeof old);
+        found_unchanged(address, value, where);
+    } else {
+#if defined(__SANITIZE_THREAD__)
+        change();
+#else
+        changed = true;
+#endif
+    }
+    return old;
+}
+
 template <class T, class Update>
-T atomic_update(T* address, Update update) {
+T atomic_update(T* address, Update update, Where where) {
+    before_atomic(address);
     T old, wanted;
     __atomic_load(address, &old, __ATOMIC_RELAXED);
     do {
         wanted = update(old);
     } while (!__atomic_compare_exchange(address, &old, &wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    return old;
+    return after_atomic(address, old, __builtin_memcmp(&old, &wanted, sizeof old) != 0, where);
 }
 
 }  // namespace cuda_host
 
 template <class T>
-T atomicAdd(T* address, cuda_host::same_t<T> value) {
-    if constexpr (std::is_integral_v<T>)
-        return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
-    else
-        return cuda_host::atomic_update(address, [&](T old) { return static_cast<T>(old + value); });
+T atomicAdd(T* address, cuda_host::same_t<T> value, CUDA_HOST_HERE) {
+    if constexpr (std::is_integral_v<T>) {
+        cuda_host::before_atomic(address);
+        T old = __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+        return cuda_host::after_atomic(address, old, value != 0, where);
+    } else {
+        return cuda_host::atomic_update(address, [&](T old) { return static_cast<T>(old + value); }, where);
+    }
 }
+#define CUDA_HOST_ATOMIC(name, result)                                                                    \
+    template <class T>                                                                                    \
+    T name(T* address, cuda_host::same_t<T> value, CUDA_HOST_HERE) {                                      \
+        return cuda_host::atomic_update(address, [&](T old) { return static_cast<T>(result); }, where);   \
+    }
+CUDA_HOST_ATOMIC(atomicSub, old - value)
+CUDA_HOST_ATOMIC(atomicAnd, old & value)
+CUDA_HOST_ATOMIC(atomicOr, old | value)
+CUDA_HOST_ATOMIC(atomicXor, old ^ value)
+CUDA_HOST_ATOMIC(atomicMax, old < value ? value : old)
+CUDA_HOST_ATOMIC(atomicMin, value < old ? value : old)
+CUDA_HOST_ATOMIC(atomicExch, value)
 template <class T>
-T atomicSub(T* address, cuda_host::same_t<T> value) {
-    return __atomic_fetch_sub(address, value, __ATOMIC_RELAXED);
+T atomicCAS(T* address, cuda_host::same_t<T> compare, cuda_host::same_t<T> value, CUDA_HOST_HERE) {
+    return cuda_host::atomic_update(address, [&](T old) { return old == compare ? value : old; }, where);
 }
-template <class T>
-T atomicAnd(T* address, cuda_host::same_t<T> value) {
-    return __atomic_fetch_and(address, value, __ATOMIC_RELAXED);
-}
-template <class T>
-T atomicOr(T* address, cuda_host::same_t<T> value) {
-    return __atomic_fetch_or(address, value, __ATOMIC_RELAXED);
-}
-template <class T>
-T atomicXor(T* address, cuda_host::same_t<T> value) {
-    return __atomic_fetch_xor(address, value, __ATOMIC_RELAXED);
-}
-template <class T>
-T atomicMax(T* address, cuda_host::same_t<T> value) {
-    return cuda_host::atomic_update(address, [&](T old) { return old < value ? value : old; });
-}
-template <class T>
-T atomicMin(T* address, cuda_host::same_t<T> value) {
-    return cuda_host::atomic_update(address, [&](T old) { return value < old ? value : old; });
-}
-template <class T>
-T atomicExch(T* address, cuda_host::same_t<T> value) {
-    T old;
-    __atomic_exchange(address, &value, &old, __ATOMIC_RELAXED);
-    return old;
-}
-template <class T>
-T atomicCAS(T* address, cuda_host::same_t<T> compare, cuda_host::same_t<T> value) {
-    __atomic_compare_exchange(address, &compare, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    return compare;
-}
-inline unsigned atomicInc(unsigned* address, unsigned limit) {
-    return cuda_host::atomic_update(address, [&](unsigned old) { return old >= limit ? 0 : old + 1; });
+inline unsigned atomicInc(unsigned* address, unsigned limit, CUDA_HOST_HERE) {
+    return cuda_host::atomic_update(address, [&](unsigned old) { return old >= limit ? 0 : old + 1; }, where);
 }

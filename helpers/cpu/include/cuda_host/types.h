@@ -1,6 +1,11 @@
 // Qualifiers, built-in variables and vector types of CUDA C++ for a host compiler.
 #pragma once
 
+// A Volta, whose threads are as independent as the fibers here. What asks for newer ones has PTX.
+#define __CUDA_ARCH__ 700
+// For what has to differ on the CPU build.
+#define CUDA_ON_HOST 1
+
 #define __global__
 #define __device__
 #define __host__
