@@ -1,7 +1,8 @@
 """How much memory a lesson takes, how much is free here, and a line where that is too little.
 
 Each notebook's metadata state `memory_mib`: the most that its kernel and its child processes hold at one time without a
-GPU, with the CPU build of torch, as measured, and a margin of about a third. tests/lessons/test_lessons.py measures every lesson against it.
+GPU, with the CPU build of torch, as measured, and a margin of about a third. tests/lessons/test_lessons.py measures
+every lesson against it.
 """
 
 import json

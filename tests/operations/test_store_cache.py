@@ -149,7 +149,7 @@ def test_size_limit_bounds_the_indices(backend):
 
 
 def test_the_kernel_itself_traps_on_a_bad_index(backend, monkeypatch):
-    """With the host's look at the indices switched off. On a GPU the trap ends the context, see test_children_on_gpu."""
+    """With the host's look at the indices switched off. On a GPU the trap ends the context."""
     if backend.type == "cuda":
         return
     from helpers.cpu import KernelFault
