@@ -33,7 +33,7 @@ def _names(declaration):
     return names
 
 
-def list_variables(text):
+def list_variables(text: str) -> str:
     """The text with an entry of cuda_host::DeviceVariable behind each variable, on the same line.
 
     Left out: variable templates, and declarations that say `extern`.

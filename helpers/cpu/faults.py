@@ -5,7 +5,7 @@ import os
 from helpers.machine import ROOT
 
 
-def _as_in_the_project(text):
+def as_in_the_project(text: str) -> str:
     """The text with the project's files as one knows them, "kernels/store_cache.cu", wherever the checkout lies."""
     return text.replace(f"{ROOT}{os.sep}", "")
 
@@ -14,7 +14,7 @@ class CompileError(RuntimeError):
     """A kernel doesn't compile. The message is the compiler's, with the kernel's own file and lines."""
 
     def __init__(self, message):
-        super().__init__(_as_in_the_project(message))
+        super().__init__(as_in_the_project(message))
 
 
 class CacheError(RuntimeError):
@@ -38,7 +38,7 @@ class KernelFault(RuntimeError):
     ):
         where = f" at {file}:{line}" if line else ""
         who = f" (block {block}, thread {thread})" if block else ""
-        super().__init__(_as_in_the_project(f"{kind} in {kernel}{where}{who}" + (f": {message}" if message else "")))
+        super().__init__(as_in_the_project(f"{kind} in {kernel}{where}{who}" + (f": {message}" if message else "")))
         self.kind = kind
         self.kernel = kernel
         self.file = file

@@ -58,11 +58,11 @@ class HostModule:
         return HostFunction(self, name)
 
 
-    def variables(self):
+    def variables(self) -> list[launch.Variable]:
         """The launch.Variables of the source. Every mode starts from the values in this process, and leaves its own."""
         return launch.variables(self.library("fast"))
 
-    def get_global(self, name):
+    def get_global(self, name: str) -> launch.Variable:
         """The launch.Variable (address, size) of a `__device__` or `__constant__` variable, such as "ns::weights".
 
         Raises ValueError for another name. `helpers.device_variable` makes a tensor of it, on either device.

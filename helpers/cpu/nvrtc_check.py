@@ -8,6 +8,7 @@ import importlib.util
 import os
 import re
 import tempfile
+from collections.abc import Sequence
 
 from .build import cache_folder
 
@@ -26,7 +27,7 @@ def _version():
     return " ".join(found)
 
 
-def refusal(name, text, name_expressions, options):
+def refusal(name: str, text: str, name_expressions: Sequence[str], options: Sequence[str]) -> str | None:
     """NVRTC's errors for a source, "" if it accepts it, None if it can't be asked here.
 
     name: what messages call the source. text, name_expressions, options: as NVRTC takes them. The machine code is made
@@ -34,7 +35,8 @@ def refusal(name, text, name_expressions, options):
     """
     if _version() is None:
         return None
-    options = (*options, f"-arch={ARCH}", "-default-device")
+    # Without line information: ptxas can't read a file's name that has quotes in it, and messages need none.
+    options = (*(option for option in options if option != "-lineinfo"), f"-arch={ARCH}", "-default-device")
     parts = (_version(), name, text, *name_expressions, *options)
     known = cache_folder() / (hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32] + ".nvrtc")
     if known.exists():

@@ -2,7 +2,9 @@
 
 import re
 
+from .faults import as_in_the_project
 from .scan import blank_comments
+from .source import Source
 
 # What the host compilers say of a header they can't find, with the place before it.
 _MISSING = re.compile(
@@ -19,27 +21,28 @@ _HOST_CALL = re.compile(
 )
 
 
-def explain(message, source):
+def explain(message: str, source: Source) -> str:
     """A compiler's message about a Source, led by what it means where that is known."""
     return "\n".join((*_reasons(message, source), message))
 
 
 def _reasons(message, source):
+    name = as_in_the_project(source.name)  # as the message has it
     for missing in _MISSING.finditer(message):
         header = missing[2] or missing[3]
         if _CUDA_HEADER.match(header):
             yield f"{missing[1]}: error: the CPU build lacks <{header}>: use a GPU, or plain CUDA C++ instead"
     refused = _ASSERTION.search(message)
     if refused:
-        use = re.search(rf"^({re.escape(source.name)}:\d+):\d+:", message, re.MULTILINE)
-        yield f"{use[1] if use else source.name}: error: {refused[1]}"
+        use = re.search(rf"^({re.escape(name)}:\d+):\d+:", message, re.MULTILINE)
+        yield f"{use[1] if use else name}: error: {refused[1]}"
     lines, told = blank_comments(source.text).splitlines(), False
     for error in _ERROR.finditer(message):
         place, number = f"{error['place']}:{error['line']}", int(error["line"])
         deleted = re.search(r"deleted function .*?\b(atomic\w+)", error["text"])
         if deleted:
             yield f"{place}: error: CUDA has no {deleted[1]} for this type"
-        line = lines[number - 1] if error["place"] == source.name and number <= len(lines) else ""
+        line = lines[number - 1] if error["place"] == name and number <= len(lines) else ""
         call = _HOST_CALL.search(error["text"])
         what = "<<<...>>>" if "<<<" in line else next(filter(None, call.groups()), None) if call else None
         if what and not told:

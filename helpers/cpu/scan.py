@@ -1,6 +1,7 @@
 """Where things stand in a CUDA source: comments, scopes, kernels. Positions are those of the text as given."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 _COMMENT_OR_LITERAL = re.compile(
@@ -12,22 +13,22 @@ _STEP = re.compile(rf"(?P<directive>{_DIRECTIVE.pattern})|[{{}};]", re.MULTILINE
 _ATTRIBUTE = r"__launch_bounds__|__attribute__|__align__|alignas|__cluster_dims__|__block_size__|__maxnreg__|decltype"
 
 
-def blank_comments(text):
+def blank_comments(text: str) -> str:
     """The text with comments and literals blanked out, same length, same lines."""
     return _COMMENT_OR_LITERAL.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
-def blank_directives(clean):
+def blank_directives(clean: str) -> str:
     """The text without its preprocessor lines, same length, same lines."""
     return _DIRECTIVE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), clean)
 
 
-def directives(clean):
+def directives(clean: str) -> Iterator[re.Match]:
     """The preprocessor lines as matches, each with the lines that continue it."""
     return _DIRECTIVE.finditer(clean)
 
 
-def place(text, position, name):
+def place(text: str, position: int, name: str) -> str:
     """ "file:line" of a position, in a text whose own file is `name` and whose #line directives tell of others."""
     marks = list(re.finditer(r'^#line (\d+) "([^"\n]*)"\n', text[:position], re.MULTILINE))
     if not marks:
@@ -35,7 +36,7 @@ def place(text, position, name):
     return f"{marks[-1][2]}:{int(marks[-1][1]) + text.count(chr(10), marks[-1].end(), position)}"
 
 
-def split_at_commas(text):
+def split_at_commas(text: str) -> list[str]:
     """Split at the commas that stand outside every bracket."""
     parts, depth = [""], 0
     for character in text:
@@ -47,7 +48,7 @@ def split_at_commas(text):
     return parts
 
 
-def closing(clean, start, pair="()"):
+def closing(clean: str, start: int, pair: str = "()") -> int:
     """Position after the bracket that closes the one opened just before `start`."""
     depth, end = 1, start
     while depth and end < len(clean):
@@ -78,7 +79,7 @@ def _kind(header):
     return "function" if is_call and "=" not in re.sub(r"\boperator\W+|<[^<>]*>|\([^()]*\)", "", header) else "other"
 
 
-def scopes(clean):
+def scopes(clean: str) -> list[Scope]:
     """The Scopes of a text without comments, but those inside functions; [] when its braces don't match."""
     found, open_scopes, branches, start = [], [], [], 0
     for step in _STEP.finditer(clean):
@@ -126,7 +127,7 @@ def _last_call(header, start):
     return last
 
 
-def kernels(text):
+def kernels(text: str) -> list[KernelText]:
     """The KernelTexts of a source, one for each declaration and definition."""
     code = blank_directives(blank_comments(text))
     plain_scopes = [scope for scope in scopes(blank_comments(text)) if scope.kind == 'extern "C"']

@@ -30,7 +30,7 @@ class _Declaration:
         for part in split_at_commas(words):
             found = _DECLARATOR.match(part.strip())
             if not found or "=" in part.rpartition("}")[2] or not (self.base or found["type"]):
-                self.refuse("this __shared__ declaration is too involved", "give its type a name, and no initialiser")
+                self._refuse("this __shared__ declaration is too involved", "give its type a name, and no initialiser")
             variable = part.strip() if self.base else part.strip()[len(found["type"]) :]
             stars = re.search(r"[\s*]*$", found["type"])[0].strip() if found["type"] else ""
             self.base = self.base or found["type"].strip().rstrip("* \n")
@@ -38,10 +38,10 @@ class _Declaration:
                 (found["name"], stars, variable[variable.index(found["name"]) + len(found["name"]) :])
             )
 
-    def refuse(self, what, instead):
+    def _refuse(self, what, instead):
         raise CompileError(f"{self.place}: {what} for the CPU build: {instead}")
 
-    def types(self):
+    def _types(self):
         first = self.variables[0][0]
         out = [f"typedef {self.base} {first}__base;"]
         for name, stars, extent in self.variables:
@@ -50,7 +50,7 @@ class _Declaration:
             out.append(f"typedef {first}__base {stars} {name}__type{extent} {self.alignment};")
         return out
 
-    def memory(self, name):
+    def _memory(self, name):
         if self.is_dynamic:
             return f"static_cast<{name}__type*>(cuda_host::dynamic_shared())"
         return (
@@ -58,28 +58,28 @@ class _Declaration:
             f"alignof({name}__type)))"
         )
 
-    def slots(self):
+    def _slots(self):
         return (
             []
             if self.is_dynamic
             else [f'static cuda_host::SharedSlot {name}__slot = {{"{name}"}};' for name, _, _ in self.variables]
         )
 
-    def declarator(self, name):
+    def _declarator(self, name):
         return f"{name}__type{'*' if self.is_dynamic else '&'}"
 
-    def in_function(self):
+    def in_function(self) -> str:
         """Slots, and references to their places in the block that runs now."""
-        uses = [f"{self.declarator(name)} {name} = {self.memory(name)};" for name, _, _ in self.variables]
-        return " ".join((*self.types(), *self.slots(), *uses))
+        uses = [f"{self._declarator(name)} {name} = {self._memory(name)};" for name, _, _ in self.variables]
+        return " ".join((*self._types(), *self._slots(), *uses))
 
-    def in_file(self):
+    def in_file(self) -> str:
         """Slots, and functions that give their places."""
         uses = [
-            f"static inline {self.declarator(name)} {name}__place() {{ return {self.memory(name)}; }}"
+            f"static inline {self._declarator(name)} {name}__place() {{ return {self._memory(name)}; }}"
             for name, _, _ in self.variables
         ]
-        return " ".join((*self.types(), *self.slots(), *uses))
+        return " ".join((*self._types(), *self._slots(), *uses))
 
 
 def _expand_aliases(text, name):
@@ -103,7 +103,7 @@ def _expand_aliases(text, name):
     return text
 
 
-def rewrite_shared(text, name):
+def rewrite_shared(text: str, name: str) -> str:
     """Make each `__shared__` declaration a reference to memory that the scheduler hands out, line for line.
 
     `__shared__ float tile[8][9];` becomes a static slot, which every instantiation of a template has for itself, and

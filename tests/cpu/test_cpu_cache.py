@@ -33,7 +33,8 @@ print(out.item())
         subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) for _ in range(2)
     ]
     assert [process.communicate()[0] for process in both] == [b"41\n", b"41\n"]
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".so", ".so"]
+    kept = sorted(path.suffix for path in tmp_path.iterdir())  # runtime, kernel, NVRTC's answer where it was asked
+    assert [suffix for suffix in kept if suffix != ".nvrtc"] == [".so", ".so"] and len(kept) <= 3
 
 
 def kernel_that_gives(number):

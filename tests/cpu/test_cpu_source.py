@@ -6,7 +6,8 @@ import os
 import pytest
 import torch
 
-from helpers import compile_cuda, cpu, kernel, launch, nvrtc_check
+from helpers import compile_cuda, cpu, kernel, launch
+from helpers.cpu import nvrtc_check
 from helpers.cpu.refusals import explain
 from helpers.cpu.scan import blank_comments, kernels, place, scopes
 from helpers.cpu.shared_declarations import rewrite_shared
