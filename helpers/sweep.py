@@ -153,7 +153,7 @@ def _sweep_attention(call, where, rows, seed):
     return tallies
 
 
-def sweep_window_attention(where: str, rows: int, seed: int = 0) -> dict[str, Tally]:
+def sweep_sliding_window_attention(where: str, rows: int, seed: int = 0) -> dict[str, Tally]:
     """Tallies by dtype of rows // 5 calls of sliding_window_attention, with both maskings."""
     return _sweep_attention(window_call, where, rows, seed)
 
@@ -163,11 +163,9 @@ def sweep_sparse_attention(where: str, rows: int, seed: int = 0) -> dict[str, Ta
     return _sweep_attention(sparse_call, where, rows, seed)
 
 
+# A function here for each kernel that can be swept: its name says which.
 KERNELS: dict[str, Callable[..., dict[str, Tally]]] = {
-    "exact_topk": sweep_exact_topk,
-    "store_cache": sweep_store_cache,
-    "sliding_window_attention": sweep_window_attention,
-    "sparse_attention": sweep_sparse_attention,
+    name.removeprefix("sweep_"): function for name, function in dict(globals()).items() if name.startswith("sweep_")
 }
 
 

@@ -7,6 +7,7 @@ import torch
 
 from helpers import sweep
 from helpers.arrays import inputs
+from helpers.kernel import KERNELS
 from helpers.proof import hard_values
 from helpers.proof.reference import slots_of, topk_reference
 
@@ -93,7 +94,7 @@ def test_it_counts_a_write_to_a_slot_that_nobody_aims_at(device, monkeypatch):
 
 
 ATTENTION = {
-    "sliding_window_attention": sweep.sweep_window_attention,
+    "sliding_window_attention": sweep.sweep_sliding_window_attention,
     "sparse_attention": sweep.sweep_sparse_attention,
 }
 MISTAKES = {
@@ -112,3 +113,8 @@ def test_it_counts_wrong_attention(name, mistake, device, monkeypatch):
     right = getattr(hard_values, name)
     monkeypatch.setattr(hard_values, name, lambda *a, **kw: MISTAKES[mistake](right(*a, **kw)))
     assert sums(run(device, 200))[1] > 0
+
+
+def test_every_kernel_that_computes_is_swept():
+    """The coarse selections are held against the exact one's bins in their own tests; nothing is computed by the other."""
+    assert set(sweep.KERNELS) == {path.stem for path in KERNELS.glob("*.cu")} - {"topk_transform", "leave_in_shared"}
