@@ -116,5 +116,5 @@ def test_it_counts_wrong_attention(name, mistake, device, monkeypatch):
 
 
 def test_every_kernel_that_computes_is_swept():
-    """The coarse selections are held against the exact one's bins in their own tests; nothing is computed by the other."""
+    """The coarse selections are held against their bins in tests of their own; leave_in_shared computes nothing."""
     assert set(sweep.KERNELS) == {path.stem for path in KERNELS.glob("*.cu")} - {"topk_transform", "leave_in_shared"}
