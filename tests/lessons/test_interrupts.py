@@ -146,7 +146,7 @@ LAUNCHES = {
 def test_a_launch(notebook, where):
     (notebook.folder / "signs").write_bytes(bytes(8))
     said = notebook.interrupted(LAUNCHES[where].format(0), once=kernel_runs(notebook))
-    assert said == "KeyboardInterrupt: held was interrupted"
+    assert said == "KeyboardInterrupt: held was interrupted at inline.cu:4 (block (0, 0, 0), thread (0, 0, 0))"
     assert notebook.run(LAUNCHES[where].format(1)) == "42" and nothing_half_done(notebook)
 
 
@@ -157,6 +157,11 @@ def test_a_launch_under_a_sanitizer(notebook):
     assert nothing_half_done(notebook) and notebook.run(cell.format(1)) == "42"
 
 
+def built(notebook):
+    """What compilers have made. NVRTC's answer may be there before the interrupt, and stays."""
+    return {path.name for path in (notebook.folder / "cache").iterdir() if path.suffix != ".nvrtc"}
+
+
 def test_a_compile(notebook):
     hold, works = notebook.folder / "hold", notebook.folder / "works"
     cell = """
@@ -164,10 +169,10 @@ def test_a_compile(notebook):
         held, kept = compile_cuda(SUM, device="cpu").get_function("sums"), held
         answer, held = run(1), kept
     """
-    before = set((notebook.folder / "cache").iterdir())
+    before = built(notebook)
     hold.touch()
     assert notebook.interrupted(cell, once=works.exists).startswith("KeyboardInterrupt")
-    assert nothing_half_done(notebook) and set((notebook.folder / "cache").iterdir()) == before
+    assert nothing_half_done(notebook) and built(notebook) == before
     hold.unlink()
     assert notebook.run(cell) == "42"
 
