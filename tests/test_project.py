@@ -6,11 +6,12 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from helpers.lessons import memory as lesson_memory
-from helpers.lessons.files import NOTEBOOKS, lessons, read, with_map
+from helpers.lessons.files import lessons, read, with_map
 from helpers.machine import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -121,7 +122,7 @@ def test_lessons_hold_no_outputs(path):
 
 
 def test_lint():
-    ruff = shutil.which("ruff") or shutil.which("ruff", path=str(NOTEBOOKS.parent / ".venv" / "bin"))
+    ruff = shutil.which("ruff") or shutil.which("ruff", path=str(Path(sys.executable).parent))
     if ruff is None:
         pytest.skip("ruff is not installed")
     done = subprocess.run([ruff, "check", "--no-cache", str(ROOT)], capture_output=True, text=True)

@@ -44,7 +44,7 @@ def _new(number, title):
     for path in new(number, title):
         print(f"made {path.relative_to(ROOT)}")
     _update_map()
-    print(f"Now write it, and see: python -m helpers.lessons check {number}")
+    print(f"README.md lists it. Now write it, and see: python -m helpers.lessons check {number}")
     return 0
 
 

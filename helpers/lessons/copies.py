@@ -87,7 +87,8 @@ def execute(output: Path, names: list[str], everything: bool = False) -> int:
         print(f"{path.stem}: {reason} ...", end=" ", flush=True)
         start = time.perf_counter()
         with listening() as listener:
-            notebook = run(read(path), allow_errors=True, environment=listener.environment)
+            named = {"JPY_SESSION_NAME": str(path)}  # as JupyterLab has it: no other lesson is asked for its memory
+            notebook = run(read(path), allow_errors=True, environment=listener.environment | named)
         notebook.metadata["provenance"] = provenance(read(path), listener.files)
         relink(notebook)
         nbformat.write(notebook, output / path.name)

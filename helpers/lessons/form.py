@@ -56,6 +56,11 @@ def _opening(notebook):
         yield f"The first code cell has at most 12 lines, the last is `banner()` (cell {code.id}, {len(lines)} lines)."
 
 
+def _memory(notebook):
+    if not isinstance(notebook.metadata.get("memory_mib"), int):
+        yield "The notebook's metadata entry `memory_mib` is an int: the MiB that the lesson takes, as a run measures."
+
+
 def _ending(notebook):
     done, promised = _items(section(notebook, "Recap")), _items(section(notebook, "You will"))
     if done != promised:
@@ -164,5 +169,6 @@ def _figures(notebook):
 
 
 RULES: tuple[Callable[..., Iterator[str]], ...] = (
-    _opening, _ending, _section_minutes, _size, _safe_cells, _claims, _cell_ids, _predictions, _exercises, _figures,
+    _opening, _memory, _ending, _section_minutes, _size, _safe_cells, _claims, _cell_ids, _predictions, _exercises,
+    _figures,
 )  # fmt: skip

@@ -41,6 +41,7 @@ WRONG = {{
 
 test_accepts_the_solution, test_refuses_a_wrong_answer = accept_and_refuse(exercises, RIGHT, WRONG)
 '''
+MEMORY_MIB = 600  # what a lesson takes that launches small kernels; `check` measures it
 HINT = "<details><summary>Hint {n}</summary>\n\nA hint, weak to strong.\n\n</details>"
 
 
@@ -104,4 +105,4 @@ def _notebook(number, title):
     text("recap", "## Recap\n\n- You predicted ...\n- You saw ...\n- You wrote ...\n\n*The one line to keep.*")
     text("upstream", "## Upstream\n\n- https://github.com/ : where the bug or the idea comes from.")
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    return new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    return new_notebook(cells=cells, metadata={"kernelspec": kernel, "memory_mib": MEMORY_MIB})

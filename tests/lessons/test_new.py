@@ -56,6 +56,7 @@ FAULTY = {  # the cell to spoil, its new source or metadata, and what the senten
     "revealed at once": ("first-prediction", "checks.reveal(1, 1, '')", "not compared in its own cell"),
     "never revealed": ("first-reveal", "pass", "compares it by `checks.reveal` (cell first-prediction)"),
     "an exercise without its name": ("exercise", {"exercise": None}, "metadata entry `exercise` (cell exercise)"),
+    "no memory": (None, {"memory_mib": None}, "`memory_mib` is an int"),
     "no hint": ("hints", "Good luck.", "<summary>Hint 1</summary>"),
     "an open solution": ("solution", {"jupyter": None}, "A solution is collapsed"),
     "a lenient solution": ("solution", "exercises.doubled_07(x)", "with strict=True"),
@@ -67,7 +68,7 @@ FAULTY = {  # the cell to spoil, its new source or metadata, and what the senten
 def test_each_rule_is_one_sentence_that_names_the_place(project, fault):
     notebook = files.read(new(7, "A title", project)[0])
     name, change, words = FAULTY[fault]
-    cell = next(cell for cell in notebook.cells if cell.id == name)
+    cell = next((cell for cell in notebook.cells if cell.id == name), notebook)
     if isinstance(change, dict):
         cell.metadata.update(change)
     else:
