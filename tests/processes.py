@@ -1,6 +1,9 @@
 """What tests of child processes share."""
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -28,3 +31,12 @@ def written(folder, count):
     """The process ids that `count` files of a folder hold, once they are all there."""
     wait_until(lambda: sum(1 for _ in folder.glob("*.pid")) >= count)
     return [int(path.read_text()) for path in folder.glob("*.pid")]
+
+
+def interrupted(program):
+    """What a Python program prints that gets Ctrl-C a moment after it has printed "ready"."""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    return child.communicate(timeout=20)[0]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from gpu_turns import ALONE, NO_GPU, SHARED, Turns, turn_of
+from processes import wait_until
 
 from helpers.lessons.files import NOTEBOOKS
 
@@ -29,18 +30,10 @@ def in_thread(folder, turn, log, name, hold=None):
     return thread
 
 
-def until(condition):
-    for _ in range(500):
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
-
-
 def test_two_share_and_one_alone_waits_for_both(tmp_path):
     log, hold = [], threading.Event()
     first, second = (in_thread(tmp_path, SHARED, log, name, hold) for name in ("first", "second"))
-    assert until(lambda: len(log) == 2)
+    wait_until(lambda: len(log) == 2)
     alone = in_thread(tmp_path, ALONE, log, "alone")
     time.sleep(0.2)
     assert sorted(log) == ["first", "second"]  # Red if alone does not wait
@@ -53,7 +46,7 @@ def test_two_share_and_one_alone_waits_for_both(tmp_path):
 def test_nobody_overtakes_one_who_waits_to_be_alone(tmp_path):
     log, hold = [], threading.Event()
     first = in_thread(tmp_path, SHARED, log, "first", hold)
-    assert until(lambda: log == ["first"])
+    wait_until(lambda: log == ["first"])
     alone = in_thread(tmp_path, ALONE, log, "alone")
     time.sleep(0.2)
     late = in_thread(tmp_path, SHARED, log, "late")
@@ -68,7 +61,7 @@ def test_nobody_overtakes_one_who_waits_to_be_alone(tmp_path):
 def test_what_needs_no_gpu_never_waits(tmp_path):
     log, hold = [], threading.Event()
     alone = in_thread(tmp_path, ALONE, log, "alone", hold)
-    assert until(lambda: log == ["alone"])
+    wait_until(lambda: log == ["alone"])
     free = in_thread(tmp_path, NO_GPU, log, "free")
     free.join(10)
     assert log == ["alone", "free", "free ends"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from processes import running, wait_until
+from processes import interrupted, running, wait_until
 
 from helpers import compile_cuda, cpu, launch
 from helpers.cpu.build import cache_folder
@@ -142,12 +142,7 @@ try:
 except KeyboardInterrupt as stop:
     print(stop)
 """
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert child.stdout.readline() == "ready\n"
-    time.sleep(0.3)
-    child.send_signal(signal.SIGINT)
-    said = child.communicate(timeout=20)[0]
-    assert said == "spin was interrupted at inline.cu:2 (block (0, 0, 0), thread (0, 0, 0))\n"
+    assert interrupted(program) == "spin was interrupted at inline.cu:2 (block (0, 0, 0), thread (0, 0, 0))\n"
 
 
 def test_a_thread_that_overflows_its_stack_is_reported():

@@ -8,6 +8,7 @@ import time
 import psutil
 import pytest
 from jupyter_client.manager import KernelManager
+from processes import wait_until
 
 from helpers.lessons.files import NOTEBOOKS
 
@@ -95,13 +96,6 @@ class Notebook:
 
     def children(self):
         return psutil.Process(self.manager.provisioner.pid).children(recursive=True)
-
-
-def wait_until(true):
-    deadline = time.monotonic() + LIMIT
-    while not true():
-        assert time.monotonic() < deadline, "what was waited for did not come"
-        time.sleep(0.02)
 
 
 def stand_in_for_the_compiler(folder):

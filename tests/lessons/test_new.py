@@ -1,4 +1,4 @@
-"""`python -m helpers.lessons new`: a lesson with every stub in its place has its form, runs, and can be checked."""
+"""`python -m helpers.lessons new`: a lesson with every stub in place has its form; and what each rule of it says."""
 
 import pytest
 
