@@ -36,6 +36,7 @@ __global__ void sliding_window_attention(const T* __restrict__ q,              /
   __shared__ float tile[kTile][kHeadDim + 1];  // + 1: the 64 threads that walk down a row each hit another bank
   __shared__ long long tile_row[kTile];        // where each position's row starts in the cache
   __shared__ double score[kTile];              // double has room for any product of two floats: see below
+  __shared__ double weight[kTile];
 
   const int request = blockIdx.x;
   const int head = blockIdx.y;
@@ -76,29 +77,31 @@ __global__ void sliding_window_attention(const T* __restrict__ q,              /
     }
     __syncthreads();
 
-    // 4. Stage the V tile in the same place.
+    // 4. One weight a position. A masked score is -inf, so its weight is exactly 0. Where every score so far is -inf,
+    // -inf - largest would be NaN; relative to 0 their weights are 0, and a later finite score still counts.
+    double tile_largest = largest;
+    for (int i = 0; i < kTile; ++i) tile_largest = fmax(tile_largest, score[i]);
+    const double base = tile_largest == minus_infinity() ? 0.0 : tile_largest;
+    for (int i = thread; i < kTile; i += blockDim.x) weight[i] = exp(score[i] - base);
+
+    // 5. Stage the V tile where the K tile was.
     for (int e = thread; e < kTile * kHeadDim; e += blockDim.x)
       tile[e / kHeadDim][e % kHeadDim] = static_cast<float>(v_cache[tile_row[e / kHeadDim] + e % kHeadDim]);
     __syncthreads();
 
-    // 5. Weights and the weighted sum. A masked score is -inf, so its weight is exactly 0. Where every score so far is
-    // -inf, -inf - largest would be NaN; relative to 0 their weights are 0, and a later finite score still counts.
-    double tile_largest = largest;
-    for (int i = 0; i < kTile; ++i) tile_largest = fmax(tile_largest, score[i]);
-    const double base = tile_largest == minus_infinity() ? 0.0 : tile_largest;
+    // 6. The weighted sum. What earlier tiles gave was relative to an older largest score.
     const double rescale = exp(largest - base);
     largest = tile_largest;
     sum *= rescale;
     accumulator *= rescale;
     for (int i = 0; i < kTile; ++i) {
-      const double weight = exp(score[i] - base);
-      sum += weight;
+      sum += weight[i];
       if (thread < kHeadDim) {
-        if (kMasking == Masking::Multiply) accumulator += weight * tile[i][thread];
-        if (kMasking == Masking::Select) accumulator += attended(tile_start + i) ? weight * tile[i][thread] : 0.0;
+        if (kMasking == Masking::Multiply) accumulator += weight[i] * tile[i][thread];
+        if (kMasking == Masking::Select) accumulator += attended(tile_start + i) ? weight[i] * tile[i][thread] : 0.0;
       }
     }
-    __syncthreads();  // the next tile overwrites score and tile
+    __syncthreads();  // the next tile overwrites what is shared
   }
 
   // A request of length 0 attends to nothing: 0 / 0, the first NaN of the story.
