@@ -80,7 +80,10 @@ def _read(source_or_path):
 
 
 def cuda_include_dirs() -> list[str]:
-    """The folders of CUDA's own headers for NVRTC: from the wheels, else from CUDA_PATH or /usr/local/cuda."""
+    """The folders of CUDA's own headers for NVRTC: from the wheels, else from CUDA_PATH or /usr/local/cuda.
+
+    CUDA's C++ library (CCCL), which cooperative groups include, comes in a package of its own; without it, CuPy's copy.
+    """
     spec = importlib.util.find_spec("nvidia")
     roots = [Path(folder) / "cu13" for folder in (spec.submodule_search_locations if spec else ())]
     roots += [Path(os.environ["CUDA_PATH"])] if "CUDA_PATH" in os.environ else []
@@ -88,8 +91,17 @@ def cuda_include_dirs() -> list[str]:
     for root in roots:
         include = root / "include"
         if (include / "cuda_fp16.h").is_file():
-            return [str(folder) for folder in (include, include / "cccl") if folder.is_dir()]
+            cccl = [include / "cccl"] if (include / "cccl").is_dir() else _cccl_of_cupy()
+            return [str(folder) for folder in (include, *cccl)]
     return []
+
+
+def _cccl_of_cupy():
+    spec = importlib.util.find_spec("cupy")
+    if spec is None:
+        return []
+    root = Path(spec.origin).parent / "_core/include/cupy/_cccl"
+    return [folder for folder in (root / "libcudacxx", root / "cub", root / "thrust") if folder.is_dir()]
 
 
 def _nvrtc_options(defines):

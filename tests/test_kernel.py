@@ -1,5 +1,8 @@
 """compile_cuda, launch and compile_to_cubin: one source on every device, and errors that point into it."""
 
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -192,6 +195,24 @@ def test_cubin_with_half_types_finds_the_headers():
     assert b"k" in compile_to_cubin(source, arch="sm_90").cubin
     with pytest.raises(cpu.CompileError, match="invalid value for --gpu-architecture"):
         compile_to_cubin(source, arch="sm_17")
+
+
+def test_cooperative_groups_compile_without_the_package_of_cudas_cpp_library(tmp_path, monkeypatch):
+    """As where only NVRTC and CUDA's runtime are installed: CuPy brings the headers that are missing."""
+    folders = kernel.cuda_include_dirs()
+    if not folders:
+        pytest.skip("CUDA's headers aren't installed")
+    (tmp_path / "include").mkdir()
+    for path in Path(folders[0]).iterdir():
+        if path.name not in ("cccl", "nv"):
+            (tmp_path / "include" / path.name).symlink_to(path)
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "nvidia" else find_spec(name))
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path))
+    assert kernel.cuda_include_dirs()[0] == str(tmp_path / "include")
+    source = "#include <cooperative_groups.h>\n"
+    source += "__global__ void k() { cooperative_groups::this_thread_block().sync(); }\n"
+    assert b"k" in compile_to_cubin(source, arch="sm_90").cubin
 
 
 def test_the_environment_chooses_the_device(monkeypatch):

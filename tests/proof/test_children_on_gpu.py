@@ -11,7 +11,7 @@ from helpers import compile_cuda, launch
 from helpers.kernel import device
 from helpers.proof.children import run_in_child
 
-pytestmark = [pytest.mark.skipif(device() != "cuda", reason="needs a GPU"), pytest.mark.alone_on_gpu]
+pytestmark = pytest.mark.skipif(device() != "cuda", reason="needs a GPU")
 
 # Bytes that a child takes: half of the card, so that one which doesn't get them back shows it, whatever other processes
 # do with the rest. They may come and go, a context each.
@@ -58,6 +58,7 @@ def never_end(path):
 
 
 def test_a_kernel_that_never_ends_is_killed_at_the_limit(card, tmp_path):
+    """Not alone: it takes half of the card, and its kernel takes turns with those of others."""
     outcome = run_in_child(never_end, str(tmp_path / "mark"), device="cuda", timeout=25)
     assert outcome.status == "timed out", outcome
     assert (tmp_path / "mark").read_text() == str(HELD)
@@ -69,6 +70,7 @@ def fill_the_card():
         held.append(torch.ones(HELD, dtype=torch.uint8, device="cuda"))
 
 
+@pytest.mark.alone_on_gpu
 def test_a_child_out_of_memory_says_so(card):
     outcome = run_in_child(fill_the_card, device="cuda")
     assert (outcome.status, outcome.type) == ("raised", "OutOfMemoryError"), outcome
@@ -81,6 +83,7 @@ def write_anywhere():
     torch.cuda.synchronize()
 
 
+@pytest.mark.alone_on_gpu
 def test_an_illegal_access_stays_in_the_child(card):
     outcome = run_in_child(write_anywhere, device="cuda")
     assert outcome.status == "raised", outcome
@@ -95,6 +98,7 @@ def die_with_the_card_in_use():
     os.abort()
 
 
+@pytest.mark.alone_on_gpu
 def test_a_child_that_aborts_gives_the_card_back(card):
     outcome = run_in_child(die_with_the_card_in_use, device="cuda")
     assert outcome.status == "died" and "SIGABRT" in outcome.message, outcome

@@ -160,7 +160,7 @@ def test_the_limit_ends_everything(tmp_path):
 
 
 def test_a_nested_child_ends_with_the_outer_limit(tmp_path):
-    assert run_in_child(hold_the_lock_in_a_nested_child, str(tmp_path), timeout=12).status == "timed out"
+    assert run_in_child(hold_the_lock_in_a_nested_child, str(tmp_path), timeout=25).status == "timed out"
     (process,) = written(tmp_path, 1)
     gone([process])
 

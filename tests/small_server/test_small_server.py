@@ -522,7 +522,7 @@ def test_an_interrupt_anywhere_in_a_step_loses_nothing(device, where, monkeypatc
 def test_serve_goes_on_where_an_interrupt_ended_it(device, monkeypatch, short_answers):
     engine = Engine(load(device), Variant(), Capacity(running=3, pages=40))
     with monkeypatch.context() as patch:
-        Interrupts(at=20).in_operations(patch)
+        Interrupts(at=4 if device == "cuda" else 20).in_operations(patch)  # a replayed graph calls no operation
         with pytest.raises(KeyboardInterrupt):
             served(engine, SHORT)
     assert answers(serve(engine, [])) == short_answers

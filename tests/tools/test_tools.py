@@ -245,7 +245,7 @@ def test_record_goes_on_when_a_tool_fails(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(gpu_tools, "missing", lambda name: None)
     monkeypatch.setattr(gpu_tools, "run", run)
-    monkeypatch.setattr(canary_table, "run_gpu_tools", lambda folder: None)
+    monkeypatch.setattr(gpu_tools, "run_gpu_tools", lambda folder: None)
     monkeypatch.setattr(gpu_tools, "device_name", lambda where: "some GPU")
     others = {name for name, it in gpu_tools.EXPERIMENTS.items() if it.where == "cuda"} - {"memcheck"}
     assert gpu_tools.record(tmp_path) == len(others)

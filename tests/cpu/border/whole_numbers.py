@@ -23,7 +23,7 @@ def permuted(a, b, selector):
     for i in range(4):
         digit = selector >> 4 * i & 15
         byte = (b << 32 | a) >> 8 * (digit & 7) & 255
-        out |= (byte if digit < 8 else 255 * (byte >> 7)) << 8 * i
+        out |= byte << 8 * i
     return out
 
 

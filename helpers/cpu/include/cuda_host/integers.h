@@ -42,14 +42,13 @@ inline unsigned __fns(unsigned mask, unsigned base, int n) {
         if (mask >> bit & 1 && --left == 0) return static_cast<unsigned>(bit);
     return ~0u;
 }
-// Bytes 0 to 3 are x's, 4 to 7 y's. Each of the selector's lower four hex digits takes one; 8 more: only its sign, eightfold.
+// Bytes 0 to 3 are x's, 4 to 7 y's. Each of the selector's lower four hex digits takes one, by its lower three bits.
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
     unsigned long long bytes = 1ull * y << 32 | x;
     unsigned result = 0;
     for (int i = 0; i < 4; ++i) {
-        unsigned digit = selector >> 4 * i, byte = static_cast<unsigned>(bytes >> 8 * (digit & 7)) & 0xffu;
-        if (digit & 8) byte = byte & 0x80u ? 0xffu : 0;
-        result |= byte << 8 * i;
+        unsigned digit = selector >> 4 * i & 7;
+        result |= (static_cast<unsigned>(bytes >> 8 * digit) & 0xffu) << 8 * i;
     }
     return result;
 }
